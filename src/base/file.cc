@@ -1,0 +1,105 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/strings.h"
+
+namespace tandem {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int number) : number_(number) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+
+  int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+[[noreturn]] void ThrowSystemError(std::string_view action, const std::filesystem::path& path) {
+  const int number = errno;
+  const ErrorCode code =
+      number == ENOENT || number == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
+  throw Error(code, Concat("cannot ", action, " '", path.string(),
+                           "': ", std::generic_category().message(number)));
+}
+
+FileIdentity IdentityOf(const struct stat& info, const std::filesystem::path& path) {
+  if (!S_ISREG(info.st_mode)) {
+    throw Error(ErrorCode::kIo, Concat("'", path.string(), "' is not a regular file"));
+  }
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+          info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+}  // namespace
+
+FileIdentity IdentityOf(const std::filesystem::path& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) ThrowSystemError("read", path);
+  return IdentityOf(info, path);
+}
+
+std::shared_ptr<const MappedFile> MappedFile::Open(const std::filesystem::path& path) {
+  // O_NONBLOCK: opening a FIFO must fail below, not wait for a writer.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) ThrowSystemError("open", path);
+  struct stat info{};
+  if (::fstat(file.get(), &info) != 0) ThrowSystemError("read", path);
+
+  std::shared_ptr<MappedFile> mapped(new MappedFile);
+  mapped->path_ = path;
+  FileIdentity identity = IdentityOf(info, path);
+  if (identity.size > 0) {  // an empty range cannot be mapped
+    void* address = ::mmap(nullptr, identity.size, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (address == MAP_FAILED) ThrowSystemError("map", path);
+    mapped->data_ = static_cast<const std::byte*>(address);
+  }
+  mapped->identity_ = identity;
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), identity_.size);
+}
+
+std::string ReadTextFile(const std::filesystem::path& path) {
+  const auto file = MappedFile::Open(path);
+  return {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()};
+}
+
+void WriteFileAtomically(const std::filesystem::path& path, std::string_view content) {
+  std::string temporary = path.string() + ".XXXXXX";
+  const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (file.get() < 0) ThrowSystemError("create a file beside", path);
+  try {
+    while (!content.empty()) {
+      const ssize_t written = ::write(file.get(), content.data(), content.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) ThrowSystemError("write", temporary);
+      content.remove_prefix(static_cast<size_t>(written));
+    }
+    if (::fchmod(file.get(), 0644) != 0) ThrowSystemError("set the mode of", temporary);
+    if (::fsync(file.get()) != 0) ThrowSystemError("sync", temporary);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) ThrowSystemError("replace", path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+
+namespace tandem {
+
+// The operating system's view of files. All system calls of Tandem are here and in path_guard.
+
+// Which content a path had at one moment. A file that is replaced or written to gets another
+// identity; the same file reached by two names has one.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t size = 0;  // bytes
+  int64_t mtime_ns = 0;
+
+  auto operator<=>(const FileIdentity&) const = default;
+};
+
+// Throws Error(kNotFound) when nothing is there, Error(kIo) when it is no regular file.
+FileIdentity IdentityOf(const std::filesystem::path& path);
+
+// A whole file, mapped read-only and shared with every process that maps it. The mapping outlives
+// renaming, replacing and deleting the file; a file that is truncated in place while it is mapped
+// raises SIGBUS on access, as everywhere. Immutable, hence safe from any thread.
+class MappedFile {
+ public:
+  // Throws as IdentityOf; Error(kIo) when the system cannot map it.
+  static std::shared_ptr<const MappedFile> Open(const std::filesystem::path& path);
+
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  ByteSpan bytes() const { return {data_, identity_.size}; }
+  const FileIdentity& identity() const { return identity_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  MappedFile() = default;
+
+  const std::byte* data_ = nullptr;
+  FileIdentity identity_;
+  std::filesystem::path path_;
+};
+
+// The content of a text file. Throws as MappedFile::Open.
+std::string ReadTextFile(const std::filesystem::path& path);
+
+// Replaces `path` by a file that holds `content`: readers see the old file or the new one, never a
+// part. Throws Error(kIo); the old file is then as it was.
+void WriteFileAtomically(const std::filesystem::path& path, std::string_view content);
+
+}  // namespace tandem

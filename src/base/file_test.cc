@@ -1,0 +1,80 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+std::string Text(ByteSpan bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST(MappedFile, HoldsTheContentThatTheFileHadWhenItWasOpened) {
+  TempDir dir;
+  const auto path = dir.Write("weights.data", "old content");
+  const auto mapped = MappedFile::Open(path);
+  WriteFileAtomically(path, "new");
+  EXPECT_EQ(Text(mapped->bytes()), "old content");
+  EXPECT_EQ(ReadTextFile(path), "new");
+}
+
+TEST(MappedFile, AnEmptyFileIsAnEmptyRange) {
+  TempDir dir;
+  EXPECT_TRUE(MappedFile::Open(dir.Write("empty", ""))->bytes().empty());
+}
+
+TEST(MappedFile, SaysWhichFileIsMissing) {
+  TempDir dir;
+  EXPECT_TANDEM_ERROR(MappedFile::Open(dir.path() / "none.data"), ErrorCode::kNotFound,
+                      "none.data");
+}
+
+TEST(MappedFile, RefusesAFolderAndAFifo) {
+  TempDir dir;
+  EXPECT_TANDEM_ERROR(MappedFile::Open(dir.path()), ErrorCode::kIo, "not a regular file");
+  const auto fifo = dir.path() / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_TANDEM_ERROR(MappedFile::Open(fifo), ErrorCode::kIo, "not a regular file");
+}
+
+TEST(FileIdentity, IsTheSameByAnyNameAndChangesWithTheContent) {
+  TempDir dir;
+  const auto path = dir.Write("a", "12345678");
+  std::filesystem::create_hard_link(path, dir.path() / "b");
+  const FileIdentity first = IdentityOf(path);
+  EXPECT_EQ(first, IdentityOf(dir.path() / "b"));
+  WriteFileAtomically(path, "12345678");
+  EXPECT_NE(first, IdentityOf(path));
+}
+
+TEST(WriteFileAtomically, LeavesTheOldFileWhenItFails) {
+  TempDir dir;
+  const auto folder = dir.path() / "taken";
+  std::filesystem::create_directories(folder / "inside");
+  EXPECT_TANDEM_ERROR(WriteFileAtomically(folder, "x"), ErrorCode::kIo, "taken");
+  EXPECT_TRUE(std::filesystem::exists(folder / "inside"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
+}
+
+TEST(WriteFileAtomically, ReadersNeverSeeAPart) {
+  TempDir dir;
+  const std::string a(1 << 20, 'a'), b(1 << 20, 'b');
+  const auto path = dir.Write("file", a);
+  std::thread writer([&] {
+    for (int i = 0; i < 20; ++i) WriteFileAtomically(path, i % 2 == 0 ? b : a);
+  });
+  for (int i = 0; i < 100; ++i) {
+    const std::string seen = ReadTextFile(path);
+    EXPECT_TRUE(seen == a || seen == b);
+  }
+  writer.join();
+}
+
+}  // namespace
+}  // namespace tandem
