@@ -1,0 +1,69 @@
+#include "kernels/isa.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/strings.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
+
+bool IsSupported(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return true;
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
+    case Isa::kAvx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  }
+  return false;
+}
+
+Isa ChooseIsa(const char* forced) {
+  const std::vector<Isa> supported = SupportedIsas();
+  if (forced == nullptr || *forced == '\0') return supported.back();
+  for (Isa isa : kAll) {
+    if (Name(isa) != forced) continue;
+    if (IsSupported(isa)) return isa;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        Concat("TANDEM_ISA=", forced, ": this CPU lacks it; its best is ", Name(supported.back())));
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              Concat("TANDEM_ISA=", forced, ": expected portable, avx2 or avx512"));
+}
+
+}  // namespace
+
+std::string_view Name(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return "portable";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+  }
+  return "";
+}
+
+std::vector<Isa> SupportedIsas() {
+  std::vector<Isa> supported;
+  for (Isa isa : kAll) {
+    if (IsSupported(isa)) supported.push_back(isa);
+  }
+  return supported;
+}
+
+Isa ActiveIsa() {
+  static const Isa active = ChooseIsa(std::getenv("TANDEM_ISA"));
+  return active;
+}
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+
+// Instruction sets for which the kernels are compiled; the best that the CPU has is chosen at run
+// time.
+enum class Isa {
+  kPortable,  // any x86-64
+  kAvx2,      // AVX2, FMA, F16C
+  kAvx512,    // AVX-512 F, BW, DQ, VL
+};
+
+std::string_view Name(Isa isa);
+
+// The instruction sets of this CPU, from kPortable to the best.
+std::vector<Isa> SupportedIsas();
+
+// The one that the kernels use: the best, or what the environment variable TANDEM_ISA names
+// (portable, avx2, avx512). Throws Error(kInvalidArgument) when it names an unknown one or one that
+// this CPU lacks. Read once.
+Isa ActiveIsa();
+
+}  // namespace tandem

@@ -1,0 +1,90 @@
+#include <immintrin.h>
+
+#include "kernels/matmul_impl.h"
+#include "kernels/matmul_isa.h"
+
+namespace tandem {
+namespace {
+
+struct Ymm2 {
+  // Two registers for each row, and two for the weights: 14 of 16.
+  static constexpr uint64_t kTileRows = 6;
+
+  __m256 low, high;
+
+  static Ymm2 Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static Ymm2 Broadcast(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
+  static Ymm2 Load(const float* from) { return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)}; }
+  static Ymm2 LoadF16(const uint16_t* from) {
+    return {_mm256_cvtph_ps(Load8x16(from)), _mm256_cvtph_ps(Load8x16(from + 8))};
+  }
+  static Ymm2 LoadBf16(const uint16_t* from) {
+    const auto widen = [](__m128i bits) {
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+    };
+    return {widen(Load8x16(from)), widen(Load8x16(from + 8))};
+  }
+  static Ymm2 LoadU8(const uint8_t* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+  }
+  void Store(float* to) const {
+    _mm256_storeu_ps(to, low);
+    _mm256_storeu_ps(to + 8, high);
+  }
+
+  friend Ymm2 operator+(Ymm2 a, Ymm2 b) {
+    return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+  }
+  friend Ymm2 operator-(Ymm2 a, Ymm2 b) {
+    return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+  }
+  friend Ymm2 operator*(Ymm2 a, Ymm2 b) {
+    return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+  }
+  friend Ymm2 MulAdd(Ymm2 a, Ymm2 b, Ymm2 c) {
+    return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+  }
+  friend void DecodeU8(const uint8_t* group, Ymm2 (&w)[4]) {
+    const __m256i mask = _mm256_set1_epi32(0xFF);
+    Decode<8>(group, mask, w);
+  }
+  friend void DecodeU4(const uint8_t* group, Ymm2 (&w)[8]) {
+    const __m256i mask = _mm256_set1_epi32(0xF);
+    Ymm2 low[4];
+    Ymm2 high[4];
+    Decode<8>(group, mask, low);
+    Decode<8, 4>(group, mask, high);
+    for (int i = 0; i < 4; ++i) {
+      w[i] = low[i];
+      w[4 + i] = high[i];
+    }
+  }
+
+ private:
+  static __m128i Load8x16(const uint16_t* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  }
+
+  // w[i] = the bits of `mask` at kShift + i * kStep of each of the 16 words.
+  template <int kStep, int kShift = 0>
+  static void Decode(const uint8_t* group, __m256i mask, Ymm2 (&w)[4]) {
+    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group));
+    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + 32));
+    for (int i = 0; i < 4; ++i) {
+      const int shift = kShift + i * kStep;
+      w[i] = {_mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(low, shift), mask)),
+              _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(high, shift), mask))};
+    }
+  }
+};
+
+}  // namespace
+
+void MatMulAvx2(const PackedMatrix& w, const float* x, uint64_t m, float* y, uint64_t first,
+                uint64_t last) {
+  MatMul<Ymm2>(w, x, m, y, first, last);
+}
+
+}  // namespace tandem

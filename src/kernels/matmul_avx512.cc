@@ -1,0 +1,63 @@
+#include <immintrin.h>
+
+#include "kernels/matmul_impl.h"
+#include "kernels/matmul_isa.h"
+
+namespace tandem {
+namespace {
+
+struct Zmm {
+  static constexpr uint64_t kTileRows = 14;
+
+  __m512 v;
+
+  static Zmm Zero() { return {_mm512_setzero_ps()}; }
+  static Zmm Broadcast(float value) { return {_mm512_set1_ps(value)}; }
+  static Zmm Load(const float* from) { return {_mm512_loadu_ps(from)}; }
+  static Zmm LoadF16(const uint16_t* from) { return {_mm512_cvtph_ps(Load16x16(from))}; }
+  static Zmm LoadBf16(const uint16_t* from) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(Load16x16(from)), 16))};
+  }
+  static Zmm LoadU8(const uint8_t* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
+  }
+  void Store(float* to) const { _mm512_storeu_ps(to, v); }
+
+  friend Zmm operator+(Zmm a, Zmm b) { return {_mm512_add_ps(a.v, b.v)}; }
+  friend Zmm operator-(Zmm a, Zmm b) { return {_mm512_sub_ps(a.v, b.v)}; }
+  friend Zmm operator*(Zmm a, Zmm b) { return {_mm512_mul_ps(a.v, b.v)}; }
+  friend Zmm MulAdd(Zmm a, Zmm b, Zmm c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+
+  friend void DecodeU8(const uint8_t* group, Zmm (&w)[4]) {
+    const __m512i words = _mm512_loadu_si512(group);
+    const __m512i mask = _mm512_set1_epi32(0xFF);
+    for (unsigned i = 0; i < 4; ++i) {
+      w[i] = {_mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(words, 8 * i), mask))};
+    }
+  }
+  friend void DecodeU4(const uint8_t* group, Zmm (&w)[8]) {
+    const __m512i words = _mm512_loadu_si512(group);
+    // A permutation reads the low four bits of each index only: a table look-up from 4 bits to
+    // float without masking.
+    const __m512 table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (unsigned i = 0; i < 4; ++i) {
+      w[i] = {_mm512_permutexvar_ps(_mm512_srli_epi32(words, 8 * i), table)};
+      w[4 + i] = {_mm512_permutexvar_ps(_mm512_srli_epi32(words, 8 * i + 4), table)};
+    }
+  }
+
+ private:
+  static __m256i Load16x16(const uint16_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+};
+
+}  // namespace
+
+void MatMulAvx512(const PackedMatrix& w, const float* x, uint64_t m, float* y, uint64_t first,
+                  uint64_t last) {
+  MatMul<Zmm>(w, x, m, y, first, last);
+}
+
+}  // namespace tandem

@@ -1,0 +1,71 @@
+#include "kernels/half.h"
+#include "kernels/matmul_impl.h"
+#include "kernels/matmul_isa.h"
+
+namespace tandem {
+namespace {
+
+// Plain loops, which compilers turn into the vectors that they were told to use.
+struct Floats {
+  static constexpr uint64_t kTileRows = 4;
+
+  float v[kPanelOutputs];
+
+  template <typename Function>
+  static Floats Each(Function&& function) {
+    Floats out;
+    for (uint64_t i = 0; i < kPanelOutputs; ++i) out.v[i] = function(i);
+    return out;
+  }
+
+  static Floats Zero() { return Broadcast(0); }
+  static Floats Broadcast(float value) {
+    return Each([&](uint64_t) { return value; });
+  }
+  static Floats Load(const float* from) {
+    return Each([&](uint64_t i) { return from[i]; });
+  }
+  static Floats LoadF16(const uint16_t* from) {
+    return Each([&](uint64_t i) { return HalfToFloat(from[i]); });
+  }
+  static Floats LoadBf16(const uint16_t* from) {
+    return Each([&](uint64_t i) { return Bfloat16ToFloat(from[i]); });
+  }
+  static Floats LoadU8(const uint8_t* from) {
+    return Each([&](uint64_t i) { return static_cast<float>(from[i]); });
+  }
+  void Store(float* to) const { std::copy_n(v, kPanelOutputs, to); }
+
+  friend Floats operator+(const Floats& a, const Floats& b) {
+    return Each([&](uint64_t i) { return a.v[i] + b.v[i]; });
+  }
+  friend Floats operator-(const Floats& a, const Floats& b) {
+    return Each([&](uint64_t i) { return a.v[i] - b.v[i]; });
+  }
+  friend Floats operator*(const Floats& a, const Floats& b) {
+    return Each([&](uint64_t i) { return a.v[i] * b.v[i]; });
+  }
+  friend Floats MulAdd(const Floats& a, const Floats& b, const Floats& c) {
+    return Each([&](uint64_t i) { return a.v[i] * b.v[i] + c.v[i]; });
+  }
+  friend void DecodeU8(const uint8_t* group, Floats (&w)[4]) {
+    for (uint64_t k = 0; k < 4; ++k) {
+      w[k] = Each([&](uint64_t i) { return static_cast<float>(group[i * 4 + k]); });
+    }
+  }
+  friend void DecodeU4(const uint8_t* group, Floats (&w)[8]) {
+    for (uint64_t k = 0; k < 4; ++k) {
+      w[k] = Each([&](uint64_t i) { return static_cast<float>(group[i * 4 + k] & 0xF); });
+      w[4 + k] = Each([&](uint64_t i) { return static_cast<float>(group[i * 4 + k] >> 4); });
+    }
+  }
+};
+
+}  // namespace
+
+void MatMulPortable(const PackedMatrix& w, const float* x, uint64_t m, float* y, uint64_t first,
+                    uint64_t last) {
+  MatMul<Floats>(w, x, m, y, first, last);
+}
+
+}  // namespace tandem

@@ -1,0 +1,223 @@
+#include "kernels/packed_matrix.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "kernels/half.h"
+
+namespace tandem {
+namespace {
+
+Layout FloatLayout(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return Layout::kF32;
+    case DataType::kFloat16:
+      return Layout::kF16;
+    case DataType::kBfloat16:
+      return Layout::kBf16;
+    default:
+      throw Error(ErrorCode::kInternal, Concat("no packed layout for ", Name(type)));
+  }
+}
+
+Layout LayoutFor(const MatrixSource& source) {
+  if (!source.scales) return FloatLayout(source.codes.type);
+  const Layout layout = BitWidth(source.codes.type) == 4 ? Layout::kU4 : Layout::kU8;
+  const uint64_t block_k = source.scales->block_k;
+  const bool whole_groups = block_k >= source.k || block_k % GroupInputs(layout) == 0;
+  const bool integer_zero_points = !source.zero_points || !IsFloat(source.zero_points->values.type);
+  return whole_groups && integer_zero_points ? layout : Layout::kF32;
+}
+
+// The zero point of every block, in unsigned codes, when there is one.
+std::optional<float> CommonZeroPoint(const MatrixSource& source) {
+  const int shift = CodeShift(source.codes.type);
+  if (!source.zero_points) return source.default_zero_point + static_cast<float>(shift);
+  const BlockValues& blocks = *source.zero_points;
+  const float first = source.ZeroPoint(0, 0);
+  for (uint64_t n = 0; n < source.n; n += blocks.block_n) {
+    for (uint64_t k = 0; k < source.k; k += blocks.block_k) {
+      if (source.ZeroPoint(n, k) != first) return std::nullopt;
+    }
+  }
+  return first + static_cast<float>(shift);
+}
+
+// Unsigned codes of up to 16 outputs from `first` on: codes[input][16].
+void ReadPanelCodes(const MatrixSource& source, uint64_t first, std::vector<uint8_t>& codes) {
+  const uint64_t outputs = std::min(kPanelOutputs, source.n - first);
+  const uint64_t stride = source.codes.row_elements;
+  if (source.order == MatrixOrder::kOutputsFirst) {
+    for (uint64_t j = 0; j < outputs; ++j) {
+      const uint64_t row = (first + j) * stride;
+      for (uint64_t k = 0; k < source.k; ++k) {
+        codes[k * kPanelOutputs + j] = ReadCode(source.codes, row + k);
+      }
+    }
+  } else {
+    for (uint64_t k = 0; k < source.k; ++k) {
+      const uint64_t row = k * stride + first;
+      for (uint64_t j = 0; j < outputs; ++j) {
+        codes[k * kPanelOutputs + j] = ReadCode(source.codes, row + j);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void Serial(uint64_t count, const std::function<void(uint64_t)>& body) {
+  for (uint64_t i = 0; i < count; ++i) body(i);
+}
+
+PackedMatrix PackedMatrix::Pack(const MatrixSource& source, const ParallelFor& parallel_for) {
+  PackedMatrix packed;
+  packed.layout_ = LayoutFor(source);
+  packed.n_ = source.n;
+  packed.k_ = source.k;
+  const uint64_t groups = CeilDivide(source.k, GroupInputs(packed.layout_));
+  packed.panel_bytes_ = CheckedMultiply(groups, GroupBytes(packed.layout_));
+  uint64_t size = CheckedMultiply(packed.panels(), packed.panel_bytes_);
+  if (packed.IsQuantized()) {
+    packed.block_k_ = std::min(source.scales->block_k, source.k);
+    packed.scales_offset_ = size;
+    size += packed.panels() * packed.panel_blocks() * sizeof(float);
+    if (const auto common = CommonZeroPoint(source)) {
+      packed.zero_point_ = *common;
+    } else {
+      packed.zero_points_offset_ = size;
+      size += packed.panels() * packed.panel_blocks();
+    }
+  }
+  packed.storage_ = AlignedBuffer(size);
+  parallel_for(packed.panels(), [&](uint64_t panel) {
+    if (packed.IsQuantized()) {
+      packed.PackCodes(source, panel);
+      packed.PackBlockValues(source, panel);
+    } else {
+      packed.PackFloats(source, panel);
+    }
+  });
+  return packed;
+}
+
+void PackedMatrix::PackFloats(const MatrixSource& source, uint64_t panel) {
+  const uint64_t first = panel * kPanelOutputs;
+  const uint64_t outputs = std::min(kPanelOutputs, n_ - first);
+  std::byte* out = storage_.data() + panel * panel_bytes_;
+  if (source.scales) {  // a quantized matrix that no layout fits
+    for (uint64_t k = 0; k < k_; ++k) {
+      for (uint64_t j = 0; j < outputs; ++j) {
+        const float value = source.Value(first + j, k);
+        std::memcpy(out + (k * kPanelOutputs + j) * sizeof(value), &value, sizeof(value));
+      }
+    }
+    return;
+  }
+  const uint64_t element = static_cast<uint64_t>(BitWidth(source.codes.type)) / 8;
+  const uint64_t stride = source.codes.row_elements;
+  const std::byte* in = source.codes.data;
+  if (source.order == MatrixOrder::kInputsFirst) {
+    for (uint64_t k = 0; k < k_; ++k) {
+      std::memcpy(out + k * kPanelOutputs * element, in + (k * stride + first) * element,
+                  outputs * element);
+    }
+    return;
+  }
+  for (uint64_t j = 0; j < outputs; ++j) {
+    const std::byte* row = in + (first + j) * stride * element;
+    for (uint64_t k = 0; k < k_; ++k) {
+      std::memcpy(out + (k * kPanelOutputs + j) * element, row + k * element, element);
+    }
+  }
+}
+
+void PackedMatrix::PackCodes(const MatrixSource& source, uint64_t panel) {
+  const uint64_t inputs = GroupInputs(layout_);
+  const uint64_t groups = CeilDivide(k_, inputs);
+  std::vector<uint8_t> codes(groups * inputs * kPanelOutputs);
+  ReadPanelCodes(source, panel * kPanelOutputs, codes);
+  auto* out = reinterpret_cast<uint8_t*>(storage_.data() + panel * panel_bytes_);
+  for (uint64_t group = 0; group < groups; ++group) {
+    const uint8_t* in = codes.data() + group * inputs * kPanelOutputs;
+    for (uint64_t j = 0; j < kPanelOutputs; ++j) {
+      for (uint64_t b = 0; b < 4; ++b) {
+        const uint8_t low = in[b * kPanelOutputs + j];
+        const uint8_t high = layout_ == Layout::kU4 ? in[(4 + b) * kPanelOutputs + j] : 0;
+        *out++ = static_cast<uint8_t>(low | high << 4);
+      }
+    }
+  }
+}
+
+void PackedMatrix::PackBlockValues(const MatrixSource& source, uint64_t panel) {
+  const uint64_t first = panel * kPanelOutputs;
+  const uint64_t outputs = std::min(kPanelOutputs, n_ - first);
+  const auto shift = static_cast<float>(CodeShift(source.codes.type));
+  auto* scale = reinterpret_cast<float*>(storage_.data() + scales_offset_) + panel * panel_blocks();
+  auto* zero_point = zero_points_offset_ == 0
+                         ? nullptr
+                         : reinterpret_cast<uint8_t*>(storage_.data() + zero_points_offset_) +
+                               panel * panel_blocks();
+  for (uint64_t block = 0; block < blocks(); ++block) {
+    for (uint64_t j = 0; j < outputs; ++j) {
+      const uint64_t at = block * kPanelOutputs + j;
+      scale[at] = source.Scale(first + j, block * block_k_);
+      if (zero_point != nullptr) {
+        zero_point[at] =
+            static_cast<uint8_t>(source.ZeroPoint(first + j, block * block_k_) + shift);
+      }
+    }
+  }
+}
+
+const float* PackedMatrix::scales(uint64_t panel) const {
+  return reinterpret_cast<const float*>(storage_.data() + scales_offset_) + panel * panel_blocks();
+}
+
+const uint8_t* PackedMatrix::zero_points(uint64_t panel) const {
+  if (zero_points_offset_ == 0) return nullptr;
+  return reinterpret_cast<const uint8_t*>(storage_.data() + zero_points_offset_) +
+         panel * panel_blocks();
+}
+
+void PackedMatrix::CopyOutput(uint64_t output, float* out) const {
+  const uint64_t panel_index = output / kPanelOutputs;
+  const uint64_t j = output % kPanelOutputs;
+  const std::byte* data = panel(panel_index);
+  const auto* floats = reinterpret_cast<const float*>(data);
+  const auto* halves = reinterpret_cast<const uint16_t*>(data);
+  const auto* codes = reinterpret_cast<const uint8_t*>(data) + j * 4;
+  for (uint64_t k = 0; k < k_; ++k) {
+    switch (layout_) {
+      case Layout::kF32:
+        out[k] = floats[k * kPanelOutputs + j];
+        break;
+      case Layout::kF16:
+        out[k] = HalfToFloat(halves[k * kPanelOutputs + j]);
+        break;
+      case Layout::kBf16:
+        out[k] = Bfloat16ToFloat(halves[k * kPanelOutputs + j]);
+        break;
+      case Layout::kU8:
+        out[k] = codes[k / 4 * 64 + k % 4];
+        break;
+      case Layout::kU4:
+        out[k] = codes[k / 8 * 64 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 0xF;
+        break;
+    }
+  }
+  if (!IsQuantized()) return;
+  const float* scale = scales(panel_index);
+  const uint8_t* zero_point = zero_points(panel_index);
+  for (uint64_t k = 0; k < k_; ++k) {
+    const uint64_t at = k / block_k_ * kPanelOutputs + j;
+    out[k] = (out[k] - (zero_point != nullptr ? zero_point[at] : zero_point_)) * scale[at];
+  }
+}
+
+}  // namespace tandem
