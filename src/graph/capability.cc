@@ -1,0 +1,169 @@
+#include "graph/capability.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "base/strings.h"
+#include "graph/relabel.h"
+#include "graph/wide_integers.h"
+
+namespace tandem {
+namespace {
+
+// Everything a rule may look at.
+struct Context {
+  const Graph& graph;
+  const GraphIndex& index;
+  const RelabelledNodes& relabelled;
+  const WideIntegers& wide_integers;
+  const DeviceTraits& traits;
+};
+
+using Reason = std::optional<std::string>;
+
+// Every value that the node reads or makes.
+template <typename Function>
+Reason FirstOf(const Context& context, const Node& node, Function&& why) {
+  for (const auto* values : {&node.inputs, &node.captures, &node.outputs}) {
+    for (ValueId value : *values) {
+      if (value == kNoValue) continue;
+      if (Reason reason = why(context.graph[value])) return reason;
+    }
+  }
+  return std::nullopt;
+}
+
+// Types that OpenVINO lacks or computes in another: doubles in f32, strings not at all.
+Reason ElementType(const Context& context, const Node& node, NodeId /*id*/) {
+  return FirstOf(context, node, [](const Value& value) -> Reason {
+    if (!value.is_tensor) return Concat("'", value.name, "' is not a tensor");
+    if (value.type == DataType::kUndefined || value.type == DataType::kString) {
+      return Concat("'", value.name, "' has an element type that OpenVINO does not compute");
+    }
+    if (value.type == DataType::kFloat64) {
+      return Concat("'", value.name, "' is f64, which OpenVINO computes in f32");
+    }
+    return std::nullopt;
+  });
+}
+
+Reason Rank(const Context& context, const Node& node, NodeId /*id*/) {
+  return FirstOf(context, node, [&](const Value& value) -> Reason {
+    if (!value.shape) return Concat("'", value.name, "' has an unknown rank");
+    return std::nullopt;
+  });
+}
+
+Reason RankOfInputs(const Context& context, const Node& node, NodeId /*id*/) {
+  if (context.traits.knows_unknown_rank) return std::nullopt;
+  for (ValueId value : node.inputs) {
+    if (value == kNoValue || !context.graph[value].shape->empty()) continue;
+    const auto& inputs = context.graph.inputs;
+    if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
+    return Concat("input '", context.graph[value].name,
+                  "' is a scalar or has an unknown rank, which ONNX Runtime tells from 1.24 on");
+  }
+  return std::nullopt;
+}
+
+Reason EmptyTensor(const Context& context, const Node& node, NodeId /*id*/) {
+  return FirstOf(context, node, [](const Value& value) -> Reason {
+    const Shape& shape = *value.shape;
+    if (std::find(shape.begin(), shape.end(), 0) == shape.end()) return std::nullopt;
+    return Concat("'", value.name, "' ", ShapeText(shape), " is empty");
+  });
+}
+
+Reason WideInteger(const Context& context, const Node& /*node*/, NodeId id) {
+  if (!context.wide_integers.IsUnsafe(id)) return std::nullopt;
+  return "64-bit or unsigned integers beyond shapes, which OpenVINO computes in 32 bits";
+}
+
+Reason UnreadableAttribute(const Context& /*context*/, const Node& node, NodeId /*id*/) {
+  for (const Attribute& attribute : node.attributes) {
+    if (std::holds_alternative<Unreadable>(attribute.value)) {
+      return Concat("attribute '", attribute.name, "' has a type that Tandem does not read");
+    }
+  }
+  return std::nullopt;
+}
+
+// MatMul over a constant that is dequantized with one scale for each *input* (or in blocks of
+// outputs): OpenVINO's CPU plugin multiplies with the wrong scales, or fails.
+Reason ScalesAlongInputs(const Context& context, const Node& node, NodeId id) {
+  if (!IsOp(node, "DequantizeLinear") || context.relabelled.Contains(id)) return std::nullopt;
+  const ValueId scales = Input(node, 1);
+  if (scales == kNoValue || !context.graph[scales].weight) return std::nullopt;
+  if (ElementCount(*context.graph[scales].shape) == 1) return std::nullopt;
+  const auto is_multiplied = [&](NodeId reader) {
+    const std::string& op = context.graph.nodes[reader].op_type;
+    return op == "MatMul" || op == "Gemm" || op == "Transpose";
+  };
+  const auto& readers = context.index.Consumers(node.outputs.front());
+  if (std::none_of(readers.begin(), readers.end(), is_multiplied)) return std::nullopt;
+  const bool in_blocks = IntAttribute(node, "block_size", 0) > 0;
+  const bool along_first_axis = IntAttribute(node, "axis", 1) == 0;
+  if (in_blocks == along_first_axis) return std::nullopt;
+  return "a matrix with scales along its inputs, which OpenVINO multiplies wrongly";
+}
+
+Reason MatMulNBits(const Context& /*context*/, const Node& node, NodeId /*id*/) {
+  constexpr size_t kGroupIndex = 4;
+  if (!IsOp(node, "MatMulNBits", kMicrosoftDomain)) return std::nullopt;
+  if (Input(node, kGroupIndex) == kNoValue) return std::nullopt;
+  return "MatMulNBits with g_idx, of which OpenVINO dies";
+}
+
+Reason GroupQueryAttention(const Context& /*context*/, const Node& node, NodeId /*id*/) {
+  constexpr size_t kPastKey = 3;
+  if (!IsOp(node, "GroupQueryAttention", kMicrosoftDomain)) return std::nullopt;
+  if (FloatAttribute(node, "softcap", 0) != 0) return "GroupQueryAttention with softcap";
+  if (Input(node, kPastKey) == kNoValue) return "GroupQueryAttention without past inputs";
+  return std::nullopt;
+}
+
+// position_ids of one element mean "from this position on", which OpenVINO reads as one position.
+Reason RotaryEmbedding(const Context& context, const Node& node, NodeId /*id*/) {
+  if (!IsOp(node, "RotaryEmbedding", kMicrosoftDomain)) return std::nullopt;
+  const ValueId positions = Input(node, 1);
+  if (positions == kNoValue || context.graph[positions].shape->size() != 1) return std::nullopt;
+  return "RotaryEmbedding with a start position instead of positions";
+}
+
+using Rule = Reason (*)(const Context&, const Node&, NodeId);
+
+// In this order: later rules may rely on known ranks.
+constexpr Rule kRules[] = {ElementType,       Rank,
+                           RankOfInputs,      EmptyTensor,
+                           WideInteger,       MatMulNBits,
+                           ScalesAlongInputs, UnreadableAttribute,
+                           RotaryEmbedding,   GroupQueryAttention};
+
+Reason WhyDeclined(const Context& context, NodeId id) {
+  const Node& node = context.graph.nodes[id];
+  for (Rule rule : kRules) {
+    if (Reason reason = rule(context, node, id)) return reason;
+  }
+  for (const auto& body : Bodies(node)) {
+    for (const Reason& reason : DeclinedNodes(*body, context.traits)) {
+      if (reason) return Concat("its body: ", *reason);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::optional<std::string>> DeclinedNodes(const Graph& graph,
+                                                      const DeviceTraits& traits) {
+  const GraphIndex index(graph);
+  const RelabelledNodes relabelled(graph, index, traits.has_shared_ops);
+  const WideIntegers wide_integers(graph, index);
+  const Context context{graph, index, relabelled, wide_integers, traits};
+  std::vector<std::optional<std::string>> reasons;
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) reasons.push_back(WhyDeclined(context, id));
+  return reasons;
+}
+
+}  // namespace tandem

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace tandem {
+
+// One execution of a function: which values of the whole graph it reads and makes.
+struct FunctionCall {
+  size_t function = 0;
+  std::vector<ValueId> inputs;   // one for each input of the function; constants are allowed
+  std::vector<ValueId> outputs;  // one for each output; kNoValue where nobody reads it
+  std::vector<Matrix> matrices;  // one for each matrix of the function, of the same n and k
+};
+
+// A graph cut into functions that are called one after the other. A function is a graph of its own,
+// compiled once however often it is called.
+struct CallGraph {
+  std::vector<Graph> functions;
+  std::vector<FunctionCall> calls;
+};
+
+// All of `graph` as one function, called once.
+CallGraph WholeGraph(const Graph& graph);
+
+struct FoldLimits {
+  size_t min_repeats = 4;  // blocks
+  size_t min_nodes = 8;    // nodes of a block
+  // A block whose calls differ in a constant larger than this is left alone: as an input, such a
+  // constant would be slow.
+  uint64_t max_argument_bytes = 64 * 1024;
+};
+
+// Finds the block of nodes that repeats most (the layers of a transformer) and makes it a function
+// that is called once for each repeat; what comes before and after become a function each. Repeats
+// have the same operators, attributes, shapes and wiring; they differ in the values that they read
+// and in their weights. Returns WholeGraph when nothing repeats within the limits.
+CallGraph FoldRepeats(const Graph& graph, const FoldLimits& limits);
+
+}  // namespace tandem

@@ -1,0 +1,111 @@
+#include "graph/graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace tandem {
+namespace {
+
+template <typename T>
+const T* AttributeValue(const Node& node, std::string_view name) {
+  const Attribute* attribute = FindAttribute(node, name);
+  return attribute == nullptr ? nullptr : std::get_if<T>(&attribute->value);
+}
+
+}  // namespace
+
+const Attribute* FindAttribute(const Node& node, std::string_view name) {
+  const auto found = std::find_if(node.attributes.begin(), node.attributes.end(),
+                                  [name](const Attribute& a) { return a.name == name; });
+  return found == node.attributes.end() ? nullptr : &*found;
+}
+
+int64_t IntAttribute(const Node& node, std::string_view name, int64_t fallback) {
+  const auto* value = AttributeValue<int64_t>(node, name);
+  return value == nullptr ? fallback : *value;
+}
+
+float FloatAttribute(const Node& node, std::string_view name, float fallback) {
+  const auto* value = AttributeValue<float>(node, name);
+  return value == nullptr ? fallback : *value;
+}
+
+std::vector<int64_t> IntsAttribute(const Node& node, std::string_view name) {
+  const auto* value = AttributeValue<std::vector<int64_t>>(node, name);
+  return value == nullptr ? std::vector<int64_t>{} : *value;
+}
+
+std::vector<std::shared_ptr<const Graph>> Bodies(const Node& node) {
+  std::vector<std::shared_ptr<const Graph>> bodies;
+  for (const Attribute& attribute : node.attributes) {
+    if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute.value)) {
+      bodies.push_back(*body);
+    }
+  }
+  return bodies;
+}
+
+GraphIndex::GraphIndex(const Graph& graph)
+    : producers_(graph.values.size(), kNoNode),
+      consumers_(graph.values.size()),
+      is_output_(graph.values.size()) {
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
+    for (const auto* read : {&node.inputs, &node.captures}) {
+      for (ValueId value : *read) {
+        if (value == kNoValue) continue;
+        std::vector<NodeId>& readers = consumers_[value];
+        if (readers.empty() || readers.back() != id) readers.push_back(id);
+      }
+    }
+    for (ValueId value : node.outputs) {
+      if (value != kNoValue) producers_[value] = id;
+    }
+  }
+  for (ValueId value : graph.outputs) is_output_[value] = true;
+}
+
+Graph ExtractNodes(const Graph& graph, const GraphIndex& index, const std::vector<NodeId>& nodes) {
+  Graph part;
+  part.name = graph.name;
+  part.ir_version = graph.ir_version;
+  part.opsets = graph.opsets;
+
+  std::vector<bool> inside(graph.nodes.size());
+  for (NodeId id : nodes) inside[id] = true;
+
+  std::unordered_map<ValueId, ValueId> renumbered;
+  const auto keep = [&](ValueId value) {
+    if (value == kNoValue) return kNoValue;
+    const auto [place, is_new] = renumbered.try_emplace(value);
+    if (is_new) {
+      place->second = part.AddValue(graph[value]);
+      const NodeId producer = index.Producer(value);
+      const bool is_made_inside = producer != GraphIndex::kNoNode && inside[producer];
+      if (!is_made_inside && !graph[value].weight) part.inputs.push_back(place->second);
+    }
+    return place->second;
+  };
+  for (NodeId id : nodes) {
+    Node node = graph.nodes[id];
+    for (ValueId& value : node.inputs) value = keep(value);
+    for (ValueId& value : node.captures) value = keep(value);
+    for (ValueId& value : node.outputs) {
+      if (value == kNoValue) continue;
+      const auto& readers = index.Consumers(value);
+      const bool is_read_outside = std::any_of(readers.begin(), readers.end(),
+                                               [&](NodeId reader) { return !inside[reader]; });
+      const bool is_output = is_read_outside || index.IsGraphOutput(value);
+      value = keep(value);
+      if (is_output) part.outputs.push_back(value);
+    }
+    if (node.matrix) {
+      part.matrices.push_back(graph.matrices[*node.matrix]);
+      node.matrix = part.matrices.size() - 1;
+    }
+    part.nodes.push_back(std::move(node));
+  }
+  return part;
+}
+
+}  // namespace tandem
