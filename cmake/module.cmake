@@ -13,7 +13,11 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 
 add_library(tandem_flags INTERFACE)
 target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                                              -Wold-style-cast -Wcast-qual -Wundef -Werror)
+                                              -Wold-style-cast -Wcast-qual -Wundef -Wno-missing-field-initializers
+                                              -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(tandem_flags INTERFACE -Wno-restrict)  # GCC bug 105651
+endif()
 if(TANDEM_SANITIZE)
   target_compile_options(tandem_flags INTERFACE -fsanitize=${TANDEM_SANITIZE} -fno-sanitize-recover=all
                                                 -fno-omit-frame-pointer)

@@ -1,5 +1,6 @@
 #include "base/bytes.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -22,6 +23,10 @@ uint64_t CheckedMultiply(uint64_t a, uint64_t b) {
     throw Error(ErrorCode::kInvalidModel, Concat("size overflows 64 bits: ", a, " * ", b));
   }
   return product;
+}
+
+bool IsStatic(const Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](int64_t dimension) { return dimension >= 0; });
 }
 
 uint64_t ElementCount(const Shape& shape) {

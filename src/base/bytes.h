@@ -27,6 +27,9 @@ constexpr uint64_t AlignUp(uint64_t value, uint64_t alignment) {
   return CeilDivide(value, alignment) * alignment;
 }
 
+// Whether all dimensions are known.
+bool IsStatic(const Shape& shape);
+
 // Number of elements of a static shape; throws Error(kInvalidModel) on a negative dimension or on
 // overflow.
 uint64_t ElementCount(const Shape& shape);

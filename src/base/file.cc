@@ -77,6 +77,10 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), identity_.size);
 }
 
+void MappedFile::ReleasePages() const {
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), identity_.size, MADV_DONTNEED);
+}
+
 std::string ReadTextFile(const std::filesystem::path& path) {
   const auto file = MappedFile::Open(path);
   return {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()};

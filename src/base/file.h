@@ -43,6 +43,10 @@ class MappedFile {
   const FileIdentity& identity() const { return identity_; }
   const std::filesystem::path& path() const { return path_; }
 
+  // Takes the pages that were read out of this process's resident memory. They stay in the system's
+  // page cache, and come back when they are read again.
+  void ReleasePages() const;
+
  private:
   MappedFile() = default;
 

@@ -115,12 +115,19 @@ Reason MatMulNBits(const Context& /*context*/, const Node& node, NodeId /*id*/) 
   return "MatMulNBits with g_idx, of which OpenVINO dies";
 }
 
-Reason GroupQueryAttention(const Context& /*context*/, const Node& node, NodeId /*id*/) {
-  constexpr size_t kPastKey = 3;
+Reason GroupQueryAttention(const Context& context, const Node& node, NodeId /*id*/) {
+  constexpr size_t kPastKey = 3, kPresentKey = 1, kSequence = 2;
   if (!IsOp(node, "GroupQueryAttention", kMicrosoftDomain)) return std::nullopt;
   if (FloatAttribute(node, "softcap", 0) != 0) return "GroupQueryAttention with softcap";
-  if (Input(node, kPastKey) == kNoValue) return "GroupQueryAttention without past inputs";
-  return std::nullopt;
+  const ValueId past = Input(node, kPastKey);
+  if (past == kNoValue) return "GroupQueryAttention without past inputs";
+  const ValueId present = kPresentKey < node.outputs.size() ? node.outputs[kPresentKey] : kNoValue;
+  if (present == kNoValue || context.graph[past].shape->size() <= kSequence) return std::nullopt;
+  // OpenVINO takes a past of fixed length for a buffer that is changed in place.
+  const int64_t past_length = (*context.graph[past].shape)[kSequence];
+  const int64_t present_length = (*context.graph[present].shape)[kSequence];
+  if (past_length < 0 || past_length == present_length) return std::nullopt;
+  return "GroupQueryAttention that appends to a past of fixed length";
 }
 
 // position_ids of one element mean "from this position on", which OpenVINO reads as one position.

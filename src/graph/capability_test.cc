@@ -90,11 +90,19 @@ TEST(Capability, ContribOperatorsThatOpenVinoGetsWrongAreLeft) {
   b.Constant("g", DataType::kInt32, {32});
   b.Node("MatMulNBits", {"x", "B", "s", "", "g"}, {"y"}, {}, "com.microsoft");
   EXPECT_THAT(Reason(b.graph()), HasSubstr("g_idx"));
-  b.Input("past").Node("GroupQueryAttention", {"x", "x", "x"}, {"a"}, {}, "com.microsoft");
+  b.Input("past", DataType::kFloat32, Shape{1, 3, 8, 64});
+  b.Node("GroupQueryAttention", {"x", "x", "x"}, {"a"}, {}, "com.microsoft");
   EXPECT_THAT(Reason(b.graph()), HasSubstr("without past"));
   b.Node("GroupQueryAttention", {"x", "x", "x", "past", "past"}, {"c"}, {{"softcap", 30.0F}},
          "com.microsoft");
   EXPECT_THAT(Reason(b.graph()), HasSubstr("softcap"));
+  b.Result("longer", DataType::kFloat32, Shape{1, 3, 9, 64});
+  b.Result("same", DataType::kFloat32, Shape{1, 3, 8, 64});
+  b.Node("GroupQueryAttention", {"x", "", "", "past", "past"}, {"d", "longer"}, {},
+         "com.microsoft");
+  EXPECT_THAT(Reason(b.graph()), HasSubstr("past of fixed length"));
+  b.Node("GroupQueryAttention", {"x", "", "", "past", "past"}, {"e", "same"}, {}, "com.microsoft");
+  EXPECT_EQ(Reason(b.graph()), "");
   b.Input("start", DataType::kInt64, Shape{1});
   b.Node("RotaryEmbedding", {"x", "start", "x", "x"}, {"r"}, {}, "com.microsoft");
   EXPECT_THAT(Reason(b.graph()), HasSubstr("start position"));

@@ -50,6 +50,15 @@ TEST(Partition, PartitionsHaveAnOrder) {
             (Partitions{{0, 1}, {4, 5}}));
 }
 
+TEST(Partition, WhatDependsOnLittleIsBesideItsReader) {
+  // The dequantized weight could run first of all, but belongs to its product.
+  GraphBuilder b;
+  b.Input("a").Constant("q", DataType::kFloat32, {2, 4});
+  b.Node("A", {"a"}, {"b"}).Node("Dequantize", {"q"}, {"w"}).Node("U", {"b"}, {"u"});
+  b.Node("C", {"u", "w"}, {"c"});
+  EXPECT_EQ(Partition(b.graph(), {true, true, false, true}), (Partitions{{0}, {1, 3}}));
+}
+
 TEST(Partition, CapturesOfABodyCount) {
   GraphBuilder b;
   b.Input("a").Node("A", {"a"}, {"b"}).Node("U", {"b"}, {"u"}).Node("If", {"a"}, {"c"});

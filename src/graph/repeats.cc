@@ -5,64 +5,13 @@
 #include <deque>
 #include <numeric>
 
-#include "weights/digest.h"
+#include "graph/signature.h"
 
 namespace tandem {
 namespace {
 
 constexpr size_t kNowhere = SIZE_MAX;
-
-// --- Which nodes look alike
-// -----------------------------------------------------------------------
-
-void AddAttribute(DigestBuilder& digest, const Attribute& attribute) {
-  digest.Add(attribute.name).Add(static_cast<int64_t>(attribute.value.index()));
-  struct {
-    DigestBuilder& digest;
-    void operator()(const Unreadable&) {}
-    void operator()(int64_t value) { digest.Add(value); }
-    void operator()(float value) { digest.Add(std::as_bytes(std::span(&value, 1))); }
-    void operator()(const std::string& value) { digest.Add(value); }
-    void operator()(const std::vector<int64_t>& values) { digest.Add(AsBytes(values)); }
-    void operator()(const std::vector<float>& values) { digest.Add(AsBytes(values)); }
-    void operator()(const std::vector<std::string>& values) {
-      for (const std::string& value : values) digest.Add(value);
-    }
-    void operator()(const std::shared_ptr<const Weight>& value) { digest.Add(value->bytes); }
-    void operator()(const std::shared_ptr<const Graph>&) {}  // never compared
-  } visitor{digest};
-  std::visit(visitor, attribute.value);
-}
-
-void AddShape(DigestBuilder& digest, const std::optional<Shape>& shape) {
-  digest.Add(shape ? static_cast<int64_t>(shape->size()) : -1);
-  if (shape) digest.Add(AsBytes(*shape));
-}
-
-Digest Signature(const Graph& graph, const Node& node, NodeId id) {
-  DigestBuilder digest;
-  digest.Add(node.domain).Add(node.op_type);
-  if (!Bodies(node).empty()) digest.Add(static_cast<int64_t>(id));  // like no other node
-  for (const Attribute& attribute : node.attributes) AddAttribute(digest, attribute);
-  if (node.matrix) {
-    digest.Add(graph.matrices[*node.matrix].n).Add(graph.matrices[*node.matrix].k);
-  }
-  for (ValueId value : node.inputs) {
-    const Weight* constant = value == kNoValue ? nullptr : graph[value].weight.get();
-    digest.Add(int64_t{value == kNoValue ? 0 : constant == nullptr ? 1 : 2});
-    if (constant == nullptr) continue;
-    digest.Add(static_cast<int64_t>(constant->type));
-    AddShape(digest, constant->shape);
-    if (!IsFloat(constant->type)) digest.Add(constant->bytes);
-  }
-  for (ValueId value : node.outputs) {
-    digest.Add(int64_t{value != kNoValue});
-    if (value == kNoValue) continue;
-    digest.Add(static_cast<int64_t>(graph[value].type));
-    AddShape(digest, graph[value].shape);
-  }
-  return digest.Finish();
-}
+constexpr std::pair kOutside{kNowhere, kNowhere};
 
 // --- The order in which equal layers come out equal
 // -------------------------------------------------
@@ -158,7 +107,11 @@ class Checker {
   Checker(const Graph& graph, const GraphIndex& index)
       : graph_(graph), index_(index), order_(OrderFromOutputs(graph, index).Take()) {
     signatures_.resize(graph.nodes.size());
-    for (NodeId id : order_) signatures_[id] = Signature(graph, graph.nodes[id], id);
+    for (NodeId id : order_) {
+      // A node with bodies is like no other.
+      signatures_[id] = Bodies(graph.nodes[id]).empty() ? NodeSignature(graph, graph.nodes[id])
+                                                        : Digest{id, UINT64_MAX};
+    }
   }
 
   std::optional<Repeats> Find(size_t min_repeats, size_t min_nodes) {
@@ -166,22 +119,17 @@ class Checker {
     for (NodeId id : order_) in_order.push_back(signatures_[id]);
     const Run run = LongestRun(in_order, min_repeats, min_nodes);
     if (run.period == 0) return std::nullopt;
-    for (size_t offset : OffsetsByCrossingValues(run)) {
-      if (run.length < offset || (run.length - offset) / run.period + 1 < min_repeats) continue;
-      Repeats repeats;
-      const size_t blocks = (run.length - offset) / run.period + 1;
-      for (size_t block = 0; block < blocks; ++block) {
-        const auto begin =
-            order_.begin() + static_cast<std::ptrdiff_t>(run.start + offset + block * run.period);
-        // A topological order within the block, whatever the order was found by.
-        repeats.blocks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(run.period));
-      }
-      if (!MatchEdges(repeats)) continue;
-      while (PrependBlock(repeats)) {
-      }
-      return repeats;
+    // Of the cuts that the fewest values cross, the one that finds the most blocks.
+    std::optional<Repeats> best;
+    size_t best_crossing = SIZE_MAX;
+    for (const auto& [crossing, offset] : OffsetsByCrossingValues(run)) {
+      if (crossing > best_crossing) break;
+      std::optional<Repeats> found = BlocksFrom(run, offset);
+      if (!found || found->blocks.size() < min_repeats) continue;
+      best_crossing = crossing;
+      if (!best || found->blocks.size() > best->blocks.size()) best = std::move(found);
     }
-    return std::nullopt;
+    return best;
   }
 
  private:
@@ -190,9 +138,24 @@ class Checker {
     size_t position = kNowhere;
   };
 
-  // Offsets of the cut within a period: first those where the fewest values cross from one block to
-  // the next, because each of them has to be passed on at every call.
-  std::vector<size_t> OffsetsByCrossingValues(const Run& run) const {
+  std::optional<Repeats> BlocksFrom(const Run& run, size_t offset) const {
+    if (run.length < offset) return std::nullopt;
+    Repeats repeats;
+    const size_t blocks = (run.length - offset) / run.period + 1;
+    for (size_t block = 0; block < blocks; ++block) {
+      const auto begin =
+          order_.begin() + static_cast<std::ptrdiff_t>(run.start + offset + block * run.period);
+      repeats.blocks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(run.period));
+    }
+    if (repeats.blocks.size() < 2 || !MatchEdges(repeats)) return std::nullopt;
+    while (PrependBlock(repeats)) {
+    }
+    return repeats;
+  }
+
+  // (values that cross from one block to the next, offset of the cut within a period), ascending:
+  // each value that crosses has to be passed on at every call.
+  std::vector<std::pair<size_t, size_t>> OffsetsByCrossingValues(const Run& run) const {
     std::vector<size_t> place(graph_.nodes.size(), kNowhere);
     for (size_t i = 0; i < order_.size(); ++i) place[order_[i]] = i;
     std::vector<std::pair<size_t, size_t>> costs;
@@ -211,9 +174,7 @@ class Checker {
       costs.emplace_back(crossing, offset);
     }
     std::sort(costs.begin(), costs.end());
-    std::vector<size_t> offsets;
-    for (const auto& cost : costs) offsets.push_back(cost.second);
-    return offsets;
+    return costs;
   }
 
   std::vector<Place> Places(const Repeats& repeats) const {
@@ -239,11 +200,11 @@ class Checker {
       const Node& first = graph_.nodes[repeats.blocks.front()[position]];
       for (size_t slot = 0; slot < first.inputs.size(); ++slot) {
         if (first.inputs[slot] == kNoValue) continue;
-        std::optional<std::pair<size_t, size_t>> inside;
+        auto inside = kOutside;
         for (size_t block = 0; block < repeats.blocks.size(); ++block) {
           const ValueId value = graph_.nodes[repeats.blocks[block][position]].inputs[slot];
           if (!SameKind(graph_[first.inputs[slot]], graph_[value])) return false;
-          std::optional<std::pair<size_t, size_t>> found;
+          auto found = kOutside;
           const NodeId producer = index_.Producer(value);
           if (producer != GraphIndex::kNoNode && places[producer].block == block) {
             found = {places[producer].position, OutputSlot(producer, value)};
@@ -251,8 +212,8 @@ class Checker {
           if (block == 0) inside = found;
           if (found != inside) return false;
         }
-        if (inside) {
-          repeats.inside[{position, slot}] = *inside;
+        if (inside != kOutside) {
+          repeats.inside[{position, slot}] = inside;
         } else if (!graph_[first.inputs[slot]].shape) {
           return false;  // a function's input needs a rank
         }

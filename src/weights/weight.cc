@@ -39,6 +39,18 @@ Weight WeightInMemory(std::string name, DataType type, Shape shape, ByteSpan byt
   return weight;
 }
 
+std::shared_ptr<const Weight> OwnedWeight(std::string name, DataType type, Shape shape,
+                                          std::vector<std::byte> bytes) {
+  struct Owner {
+    std::vector<std::byte> bytes;
+    Weight weight;
+  };
+  auto owner = std::make_shared<Owner>();
+  owner->bytes = std::move(bytes);
+  owner->weight = WeightInMemory(std::move(name), type, std::move(shape), owner->bytes);
+  return {owner, &owner->weight};
+}
+
 DigestBuilder& operator<<(DigestBuilder& builder, const WeightKey& key) {
   return builder.Add(key.digest).Add(static_cast<int64_t>(key.type)).Add(AsBytes(key.shape));
 }

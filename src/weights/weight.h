@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/data_type.h"
@@ -31,6 +32,10 @@ Weight WeightInFile(std::string name, DataType type, Shape shape,
 
 // A weight in memory that the caller keeps alive. Throws as WeightInFile.
 Weight WeightInMemory(std::string name, DataType type, Shape shape, ByteSpan bytes);
+
+// A weight that owns its bytes. Throws as WeightInFile.
+std::shared_ptr<const Weight> OwnedWeight(std::string name, DataType type, Shape shape,
+                                          std::vector<std::byte> bytes);
 
 // What a weight *is*: its content, whatever its name and place. Equal keys mean interchangeable
 // weights.

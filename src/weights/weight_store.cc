@@ -42,4 +42,8 @@ std::vector<std::shared_ptr<const MappedFile>> WeightStore::MappedFiles() const 
   return files;
 }
 
+void WeightStore::ReleasePages() const {
+  for (const auto& file : MappedFiles()) file->ReleasePages();
+}
+
 }  // namespace tandem

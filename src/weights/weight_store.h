@@ -28,6 +28,9 @@ class WeightStore {
   // The files mapped at the moment.
   std::vector<std::shared_ptr<const MappedFile>> MappedFiles() const;
 
+  // Takes what was read of them out of resident memory: most weights are read once, to pack them.
+  void ReleasePages() const;
+
  private:
   using Range = std::tuple<FileIdentity, uint64_t /*offset*/, uint64_t /*length*/>;
 

@@ -84,15 +84,8 @@ class GraphBuilder {
  private:
   GraphBuilder& ConstantBytes(const std::string& name, DataType type, const Shape& shape,
                               std::vector<std::byte> bytes) {
-    struct Owned {
-      std::vector<std::byte> bytes;
-      Weight weight;
-    };
-    auto owned = std::make_shared<Owned>();
-    owned->bytes = std::move(bytes);
-    owned->weight = WeightInMemory(name, type, shape, owned->bytes);
     const ValueId value = Declare(name, type, shape);
-    graph_.values[value].weight = std::shared_ptr<const Weight>(owned, &owned->weight);
+    graph_.values[value].weight = OwnedWeight(name, type, shape, std::move(bytes));
     return *this;
   }
 

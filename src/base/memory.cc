@@ -1,0 +1,11 @@
+#include "base/memory.h"
+
+#include <malloc.h>
+
+namespace tandem {
+
+void ReturnFreeMemory() {
+  ::malloc_trim(0);
+}
+
+}  // namespace tandem

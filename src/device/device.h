@@ -1,0 +1,80 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/tensor.h"
+#include "weights/digest.h"
+
+namespace tandem {
+
+// The seam between Tandem and what computes: a device compiles functions, functions make requests,
+// requests run. OpenVINO's devices are behind it (ov_device.h), and the doubles of the tests.
+
+// An input or output of a function.
+struct Port {
+  std::string name;
+  DataType type = DataType::kUndefined;
+  Shape shape;  // -1: known only when it runs
+};
+
+// One function in one state of execution. Not safe for use from several threads at once.
+class Request {
+ public:
+  virtual ~Request() = default;
+
+  // The tensor is read in place: it must stay until the next SetInput of this input or the end of
+  // the request. Type and shape must fit the port, else Error(kInvalidArgument).
+  virtual void SetInput(size_t input, const Tensor& tensor) = 0;
+
+  // The result is written in place. Only for outputs with a static shape.
+  virtual void SetOutput(size_t output, const Tensor& tensor) = 0;
+
+  // Throws Error(kDevice), or the Error of one of Tandem's own operators.
+  virtual void Run() = 0;
+
+  // The result of the last Run. Memory of the request, if SetOutput did not give another: it is
+  // overwritten by the next Run.
+  virtual Tensor Output(size_t output) = 0;
+};
+
+// A compiled function. Safe for use from several threads.
+class Function {
+ public:
+  virtual ~Function() = default;
+
+  virtual const std::vector<Port>& inputs() const = 0;
+  virtual const std::vector<Port>& outputs() const = 0;
+  virtual std::unique_ptr<Request> NewRequest() = 0;
+};
+
+// What a function is made from.
+struct FunctionSource {
+  std::string topology;              // a serialized ONNX ModelProto (graph/topology.h)
+  std::vector<std::string> inputs;   // names, in the order of Function::inputs()
+  std::vector<std::string> outputs;  // likewise
+  // Inputs of the topology that are constants. Their memory is used in place and held.
+  std::map<std::string, Tensor> constants;
+};
+
+// Settings of a device by its own names: for OpenVINO, properties and their values as text.
+using Properties = std::map<std::string, std::string>;
+
+// Safe for use from several threads.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // "CPU", "GPU.0", ...
+  virtual const std::string& name() const = 0;
+
+  // Throws Error(kUnsupported) when the device lacks an operator or refuses the topology;
+  // Error(kInvalidArgument) when it does not know a property.
+  virtual std::shared_ptr<Function> Compile(const FunctionSource& source,
+                                            const Properties& properties) = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <openvino/op/op.hpp>
+
+#include "device/weights_bank.h"
+
+namespace tandem {
+
+// What SharedMatMul and SharedGather have in common: they use a weight matrix of n outputs and k
+// inputs, found through the number in element `argument` of their last input, i32 [..] of slots.
+class SharedOp : public ov::op::Op {
+ public:
+  SharedOp() = default;
+  SharedOp(const ov::OutputVector& inputs, int64_t argument, int64_t n, int64_t k)
+      : Op(inputs), argument_(argument), n_(n), k_(k) {}
+
+  bool visit_attributes(ov::AttributeVisitor& visitor) override;
+  bool has_evaluate() const override { return true; }
+
+ protected:
+  // Checks the slots' type and that `argument` is among them.
+  void ValidateSlots();
+
+  // The weight, which must be a matrix of n x k.
+  const WeightForm& Weight(const ov::Tensor& slots) const;
+
+  int64_t argument_ = 0;
+  int64_t n_ = 0;
+  int64_t k_ = 0;
+};
+
+}  // namespace tandem

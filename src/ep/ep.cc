@@ -1,0 +1,163 @@
+#include "ep/ep.h"
+
+#include <utility>
+
+#include "base/memory.h"
+#include "ep/ep_factory.h"
+#include "ep/node_compute.h"
+#include "run/plan.h"
+
+namespace tandem {
+namespace {
+
+BuildOptions BuildOptionsFor(const EpSettings& settings) {
+  BuildOptions build;
+  build.has_shared_ops = settings.options.share_weights && settings.device == "CPU";
+  build.folds = settings.options.fold != Options::Fold::kOff;
+  if (settings.options.fold == Options::Fold::kOn) {
+    build.fold_limits.min_repeats = 2;
+    build.fold_limits.min_nodes = 2;
+  }
+  build.properties = PropertiesFor(settings.options, settings.device);
+  return build;
+}
+
+}  // namespace
+
+Ep::Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings settings,
+       const OrtLogger* logger)
+    : OrtEp{},
+      ort_(ort),
+      runtime_(std::move(runtime)),
+      settings_(std::move(settings)),
+      logger_(logger),
+      device_(runtime_->openvino().GetDevice(settings_.device)),
+      build_options_(BuildOptionsFor(settings_)),
+      log_entry_(runtime_->sessions().NewId()) {
+  ort_version_supported = ORT_API_VERSION;
+  GetName = GetNameImpl;
+  OrtEp::GetCapability = GetCapabilityImpl;
+  OrtEp::Compile = CompileImpl;
+  ReleaseNodeComputeInfos = ReleaseNodeComputeInfosImpl;
+  IsConcurrentRunSupported = IsConcurrentRunSupportedImpl;
+  OnSessionInitializationEnd = OnSessionInitializationEndImpl;
+  record_.device = settings_.device;
+  record_.options = settings_.options.given;
+  record_.report_file = settings_.options.report_file;
+}
+
+Ep::~Ep() {
+  runtime_->sessions().Remove(log_entry_);
+}
+
+const char* ORT_API_CALL Ep::GetNameImpl(const OrtEp*) noexcept {
+  return kEpName;
+}
+
+OrtStatus* ORT_API_CALL Ep::GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
+                                              OrtEpGraphSupportInfo* support) noexcept {
+  auto& ep = *static_cast<Ep*>(self);
+  return Guarded(ep.ort_.api, [&] { ep.GetCapability(graph, support); });
+}
+
+OrtStatus* ORT_API_CALL Ep::CompileImpl(OrtEp* self, const OrtGraph** graphs,
+                                        const OrtNode** fused_nodes, size_t count,
+                                        OrtNodeComputeInfo** compute_infos,
+                                        OrtNode** /*ep_context_nodes*/) noexcept {
+  auto& ep = *static_cast<Ep*>(self);
+  return Guarded(ep.ort_.api, [&] { ep.Compile(graphs, fused_nodes, count, compute_infos); });
+}
+
+void ORT_API_CALL Ep::ReleaseNodeComputeInfosImpl(OrtEp*, OrtNodeComputeInfo** compute_infos,
+                                                  size_t count) noexcept {
+  for (size_t i = 0; i < count; ++i) delete static_cast<NodeCompute*>(compute_infos[i]);
+}
+
+OrtStatus* ORT_API_CALL Ep::IsConcurrentRunSupportedImpl(OrtEp*, bool* supported) noexcept {
+  *supported = true;
+  return nullptr;
+}
+
+OrtStatus* ORT_API_CALL Ep::OnSessionInitializationEndImpl(OrtEp* self) noexcept {
+  auto& ep = *static_cast<Ep*>(self);
+  return Guarded(ep.ort_.api, [&] { ep.ReleaseMemory(); });
+}
+
+void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support) {
+  if (IsBody(ort_, ort_graph)) return;  // it goes with the node that it belongs to
+  const std::vector<const OrtNode*> nodes = NodesOf(ort_, ort_graph);
+  prepared_.clear();
+  failure_ = nullptr;
+  try {
+    const ImportedGraph imported =
+        ImportGraph(ort_, ort_graph, runtime_->store(), settings_.data_folder);
+    const DeviceTraits traits{.has_shared_ops = build_options_.has_shared_ops,
+                              .knows_unknown_rank = ort_.minor_version >= 24};
+    Plan plan = MakePlan(*runtime_, *device_, build_options_, traits, imported.graph);
+    record_.model = imported.model_file.string();
+    record_.claimed_nodes = 0;
+    record_.declined.clear();
+    for (NodeId id = 0; id < nodes.size(); ++id) {
+      const Node& node = imported.graph.nodes[id];
+      if (plan.declined[id])
+        record_.declined.push_back({node.name, node.op_type, *plan.declined[id]});
+    }
+    for (Plan::Partition& partition : plan.partitions) {
+      std::vector<const OrtNode*> claimed;
+      for (NodeId id : partition.nodes) claimed.push_back(nodes[id]);
+      record_.claimed_nodes += claimed.size();
+      prepared_[IdsOf(ort_, claimed)] = std::move(partition.program);
+      Claim(claimed, support);
+    }
+    runtime_->sessions().Set(log_entry_, record_);
+  } catch (const Error&) {
+    // ONNX Runtime logs an error of this call and goes on without the provider. The user shall see
+    // it: take all nodes, and fail when they are to be compiled.
+    failure_ = std::current_exception();
+    Claim(nodes, support);
+  }
+}
+
+void Ep::Claim(const std::vector<const OrtNode*>& nodes, OrtEpGraphSupportInfo* support) {
+  if (nodes.empty()) return;
+  OrtNodeFusionOptions options{};
+  options.ort_version_supported = ORT_API_VERSION;
+  options.drop_constant_initializers = true;  // the programs hold their weights themselves
+  ThrowIfFailed(ort_.api, ort_.ep.EpGraphSupportInfo_AddNodesToFuse(support, nodes.data(),
+                                                                    nodes.size(), &options));
+}
+
+void Ep::Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_nodes, size_t count,
+                 OrtNodeComputeInfo** compute_infos) {
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  std::vector<std::unique_ptr<NodeCompute>> computes;
+  record_.programs.clear();
+  for (size_t i = 0; i < count; ++i) {
+    auto program = ProgramFor(graphs[i]);
+    record_.programs.push_back(program);
+    computes.push_back(std::make_unique<NodeCompute>(
+        ort_, std::move(program), InputNames(ort_, fused_nodes[i]),
+        OutputNames(ort_, fused_nodes[i]), static_cast<size_t>(settings_.options.num_streams)));
+  }
+  prepared_.clear();
+  runtime_->sessions().Set(log_entry_, record_);
+  // From 1.27 on ONNX Runtime says when the session is ready; it frees the graph before that.
+  if (ort_.minor_version < 27) ReleaseMemory();
+  for (size_t i = 0; i < count; ++i) compute_infos[i] = computes[i].release();
+}
+
+void Ep::ReleaseMemory() {
+  runtime_->store().ReleasePages();
+  ReturnFreeMemory();
+}
+
+std::shared_ptr<const Program> Ep::ProgramFor(const OrtGraph* ort_graph) {
+  const auto prepared = prepared_.find(IdsOf(ort_, NodesOf(ort_, ort_graph)));
+  if (prepared != prepared_.end()) return prepared->second;
+  // ONNX Runtime cut the graph in another way than it was claimed.
+  const ImportedGraph imported =
+      ImportGraph(ort_, ort_graph, runtime_->store(), settings_.data_folder);
+  return BuildProgram(*runtime_, *device_, build_options_, imported.graph);
+}
+
+}  // namespace tandem

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "ep/options.h"
+#include "ep/ort_api.h"
+#include "ep/ort_graph.h"
+#include "graph/capability.h"
+#include "run/program_builder.h"
+#include "run/runtime.h"
+
+namespace tandem {
+
+// What a session asks of its provider.
+struct EpSettings {
+  Options options;
+  std::string device;
+  std::filesystem::path data_folder;  // of external data; empty: the model's own
+};
+
+// The provider of one session. Holds all that it needs itself: the factory may go first.
+//
+// A partition is compiled when ONNX Runtime asks what the provider takes, so that a node that is
+// claimed also runs; Compile then only picks the programs up.
+class Ep : public OrtEp {
+ public:
+  Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings settings,
+     const OrtLogger* logger);
+  ~Ep();
+
+  Ep(const Ep&) = delete;
+  Ep& operator=(const Ep&) = delete;
+
+ private:
+  static const char* ORT_API_CALL GetNameImpl(const OrtEp*) noexcept;
+  static OrtStatus* ORT_API_CALL GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
+                                                   OrtEpGraphSupportInfo* support) noexcept;
+  static OrtStatus* ORT_API_CALL CompileImpl(OrtEp* self, const OrtGraph** graphs,
+                                             const OrtNode** fused_nodes, size_t count,
+                                             OrtNodeComputeInfo** compute_infos,
+                                             OrtNode** ep_context_nodes) noexcept;
+  static void ORT_API_CALL ReleaseNodeComputeInfosImpl(OrtEp*, OrtNodeComputeInfo** compute_infos,
+                                                       size_t count) noexcept;
+  static OrtStatus* ORT_API_CALL IsConcurrentRunSupportedImpl(OrtEp*, bool* supported) noexcept;
+  static OrtStatus* ORT_API_CALL OnSessionInitializationEndImpl(OrtEp* self) noexcept;
+
+  void GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support);
+  void Claim(const std::vector<const OrtNode*>& nodes, OrtEpGraphSupportInfo* support);
+  void Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_nodes, size_t count,
+               OrtNodeComputeInfo** compute_infos);
+  std::shared_ptr<const Program> ProgramFor(const OrtGraph* ort_graph);
+  void ReleaseMemory();
+
+  OrtFunctions ort_;
+  std::shared_ptr<Runtime> runtime_;
+  EpSettings settings_;
+  const OrtLogger* logger_;
+  std::shared_ptr<Device> device_;
+  BuildOptions build_options_;
+
+  // Between GetCapability and Compile: what was compiled for which nodes, or what stands in the way
+  // of compiling anything.
+  std::map<NodeIds, std::shared_ptr<const Program>> prepared_;
+  std::exception_ptr failure_;
+
+  SessionRecord record_;
+  SessionLog::Id log_entry_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <onnxruntime_c_api.h>
+
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+
+namespace tandem {
+
+// ONNX Runtime's functions, as the environment that loaded the library handed them over. Two
+// environments in one process can be two versions: the functions belong to a factory and what it
+// made, and are never global.
+struct OrtFunctions {
+  const OrtApi& api;
+  const OrtEpApi& ep;
+  int minor_version;  // 23 for 1.23.2: what the running core is, not what the headers were
+};
+
+// The oldest version whose functions Tandem uses without asking. Later ones are behind a comparison
+// with minor_version.
+constexpr int kOldestMinorVersion = 23;
+
+// Throws what a status says, if it says anything, and releases it.
+void ThrowIfFailed(const OrtApi& api, OrtStatus* status);
+
+// An error of ONNX Runtime itself, with its own code.
+class OrtError : public std::runtime_error {
+ public:
+  OrtError(OrtErrorCode code, const std::string& message)
+      : std::runtime_error(message), code_(code) {}
+
+  OrtErrorCode code() const { return code_; }
+
+ private:
+  OrtErrorCode code_;
+};
+
+// Runs `body` and turns what it throws into a status: no exception crosses the ABI.
+template <typename Body>
+OrtStatus* Guarded(const OrtApi& api, Body&& body) noexcept;
+
+OrtErrorCode OrtCode(ErrorCode code);
+
+template <typename Body>
+OrtStatus* Guarded(const OrtApi& api, Body&& body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (const Error& error) {
+    return api.CreateStatus(OrtCode(error.code()), error.what());
+  } catch (const OrtError& error) {
+    return api.CreateStatus(error.code(), error.what());
+  } catch (const std::exception& error) {
+    return api.CreateStatus(ORT_FAIL, error.what());
+  } catch (...) {
+    return api.CreateStatus(ORT_FAIL, "Tandem: an exception of unknown type");
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "ep/ort_api.h"
+#include "graph/graph.h"
+#include "weights/weight_store.h"
+
+namespace tandem {
+
+// A graph of ONNX Runtime as Tandem's; its nodes are in the order of NodesOf.
+struct ImportedGraph {
+  Graph graph;
+  std::filesystem::path model_file;  // empty for a model from memory
+};
+
+// Reads `ort_graph`. Constant initializers in files are mapped by `store`; others borrow ONNX
+// Runtime's memory, as long as the OrtGraph lives. `data_folder`, if not empty, is where external
+// data is looked for instead of the model's folder
+// (session.model_external_initializers_file_folder_path).
+//
+// Throws Error(kInvalidModel), Error(kNotFound) or Error(kIo), naming weight and file, when the
+// data of an initializer is not there or not what the model says.
+ImportedGraph ImportGraph(const OrtFunctions& ort, const OrtGraph* ort_graph, WeightStore& store,
+                          const std::filesystem::path& data_folder);
+
+// The nodes of a graph, each after those whose outputs it reads. They live as long as the graph.
+std::vector<const OrtNode*> NodesOf(const OrtFunctions& ort, const OrtGraph* graph);
+
+// ONNX Runtime's own numbers of nodes, ascending.
+using NodeIds = std::vector<size_t>;
+NodeIds IdsOf(const OrtFunctions& ort, const std::vector<const OrtNode*>& nodes);
+
+// The names of a node's inputs or outputs, "" where one is left out.
+std::vector<std::string> InputNames(const OrtFunctions& ort, const OrtNode* node);
+std::vector<std::string> OutputNames(const OrtFunctions& ort, const OrtNode* node);
+
+// True for the body of an If, Loop or Scan.
+bool IsBody(const OrtFunctions& ort, const OrtGraph* graph);
+
+}  // namespace tandem

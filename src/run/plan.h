@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/capability.h"
+#include "run/program_builder.h"
+
+namespace tandem {
+
+// Which nodes of a graph the device takes, as compiled programs, and why it leaves the others.
+struct Plan {
+  struct Partition {
+    std::vector<NodeId> nodes;  // ascending
+    std::shared_ptr<const Program> program;
+  };
+
+  std::vector<Partition> partitions;
+  std::vector<std::optional<std::string>> declined;  // by node
+};
+
+// Plans by trying: what no rule declines (graph/capability.h) is partitioned and compiled. Where
+// that fails, each kind of node is compiled alone to find out which the device lacks, and the rest
+// is tried again. What the plan takes is therefore known to compile. Throws what reading the
+// weights throws.
+Plan MakePlan(Runtime& runtime, Device& device, const BuildOptions& options,
+              const DeviceTraits& traits, const Graph& graph);
+
+}  // namespace tandem

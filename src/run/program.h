@@ -1,0 +1,77 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/device.h"
+#include "device/weights_bank.h"
+
+namespace tandem {
+
+// A partition of a model, compiled: functions, the calls of them in order, and the values that flow
+// between the calls. Immutable, hence safe from any thread; a ProgramRequest runs it.
+struct Program {
+  // What a value is bound to when the program runs.
+  enum class ValueKind {
+    kInput,     // input `index` of the program
+    kOutput,    // output `index` of the program; later calls may read it too
+    kConstant,  // `constant`
+    kBuffer,    // buffer `index` of the request
+    kResult,    // the memory of the request that made it, or a copy (`must_copy`)
+  };
+
+  struct Value {
+    ValueKind kind = ValueKind::kResult;
+    size_t index = 0;
+    DataType type = DataType::kUndefined;
+    Shape shape;  // -1: known only when it runs
+    Tensor constant;
+    bool must_copy = false;  // it is read after its request may have run again
+  };
+
+  // One run of a function. Values are positions in Program::values.
+  struct Call {
+    size_t function = 0;
+    // Which of the function's requests runs it: calls of a function take turns between two, so that
+    // one can read what the other has just made.
+    size_t request = 0;
+    std::vector<size_t> inputs;
+    std::vector<size_t> outputs;
+  };
+
+  // Why a constant is held by OpenVINO itself.
+  struct Constant {
+    std::string name;
+    uint64_t bytes = 0;
+    std::string reason;
+  };
+
+  struct Output {
+    std::string name;
+    DataType type = DataType::kUndefined;
+    Shape shape;  // -1: known only when it runs
+  };
+
+  std::vector<std::string> inputs;
+  std::vector<Output> outputs;
+  std::vector<Value> values;
+  std::vector<std::shared_ptr<Function>> functions;
+  std::vector<Call> calls;
+  std::vector<uint64_t> buffer_bytes;
+  // (input, output) that may be one buffer: the output is the input, changed in place.
+  std::vector<std::pair<size_t, size_t>> in_place;
+
+  // What keeps the weights alive, and what the session report tells.
+  std::vector<std::pair<std::string, WeightHandle>> weights;  // by name in the model
+  std::vector<Constant> constants;
+};
+
+// Decides where the values live that no input, output or constant gives a place (kind kResult with
+// a static shape becomes kBuffer), sharing buffers between values that are not alive at one time,
+// and which results must be copied.
+void PlaceIntermediates(Program& program);
+
+}  // namespace tandem

@@ -1,0 +1,235 @@
+#include "run/program_builder.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "graph/relabel.h"
+#include "graph/topology.h"
+#include "run/weight_forms.h"
+
+namespace tandem {
+namespace {
+
+// Operators whose output can be their first argument's memory, changed in place.
+bool ChangesInPlace(const Node& node) {
+  return node.op_type == "ScatterElements" || node.op_type == "ScatterND" ||
+         IsOp(node, "GroupQueryAttention", kMicrosoftDomain);
+}
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(Runtime& runtime, Device& device, const BuildOptions& options, Graph graph)
+      : device_(device),
+        options_(options),
+        functions_(runtime.functions()),
+        store_(runtime.store()),
+        forms_(runtime.store(), runtime.bank()),
+        graph_(std::move(graph)) {}
+
+  std::shared_ptr<const Program> Build(const CallGraph& calls) {
+    program_ = {};
+    values_.clear();
+    for (const Graph& function : calls.functions) {
+      program_.functions.push_back(CompileFunction(function));
+    }
+    AddInputsAndOutputs();
+    HoldMultipliedWeights(calls);
+    std::vector<size_t> runs(calls.functions.size());
+    for (const FunctionCall& call : calls.calls) {
+      AddCall(calls.functions[call.function], call, runs[call.function]++);
+    }
+    PlaceIntermediates(program_);
+    AddInPlacePairs();
+    return std::make_shared<const Program>(std::move(program_));
+  }
+
+ private:
+  // Constants as inputs first; where the front end insists on a constant, all of the function's as
+  // references to their files.
+  std::shared_ptr<Function> CompileFunction(const Graph& function) {
+    try {
+      return CompileFunction(function, DefaultPlaces(function), "used as a tensor");
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported) throw;
+      std::vector<WeightPlace> places = DefaultPlaces(function);
+      if (std::find(places.begin(), places.end(), WeightPlace::kInput) == places.end()) throw;
+      std::replace(places.begin(), places.end(), WeightPlace::kInput, WeightPlace::kExternal);
+      return CompileFunction(function, places, "an operator insists on a constant");
+    }
+  }
+
+  std::shared_ptr<Function> CompileFunction(const Graph& function,
+                                            const std::vector<WeightPlace>& places,
+                                            const std::string& why_constant) {
+    Topology topology = WriteTopology(function, places);
+    FunctionSource source;
+    DigestBuilder key;
+    key.Add(device_.name()).Add(topology.model);
+    for (const auto& [name, value] : options_.properties) key.Add(name).Add(value);
+    for (ValueId id : function.inputs) source.inputs.push_back(function[id].name);
+    for (ValueId id : function.outputs) source.outputs.push_back(function[id].name);
+    if (!function.matrices.empty()) source.inputs.emplace_back(kSlotsInput);
+
+    std::vector<Program::Constant> constants;
+    for (ValueId id = 0; id < function.values.size(); ++id) {
+      const auto& weight = function[id].weight;
+      if (!weight || places[id] == WeightPlace::kInline) continue;
+      key << store_.KeyOf(*weight);
+      constants.push_back({function[id].name, weight->bytes.size(), why_constant});
+    }
+    for (ValueId id : topology.constants) {
+      const WeightHandle handle = forms_.Plain(*function[id].weight);
+      Tensor tensor = *handle->form().plain;
+      tensor.owner = handle;
+      source.constants[function[id].name] = tensor;
+      program_.weights.emplace_back(function[id].name, handle);
+    }
+    source.topology = std::move(topology.model);
+    auto compiled =
+        functions_.Get(key.Finish(), [&] { return device_.Compile(source, options_.properties); });
+    program_.constants.insert(program_.constants.end(), constants.begin(), constants.end());
+    return compiled;
+  }
+
+  void AddInputsAndOutputs() {
+    for (ValueId id : graph_.inputs) {
+      ValueOf(id, {.kind = Program::ValueKind::kInput, .index = program_.inputs.size()});
+      program_.inputs.push_back(graph_[id].name);
+    }
+    for (ValueId id : graph_.outputs) {
+      ValueOf(id, {.kind = Program::ValueKind::kOutput, .index = program_.outputs.size()});
+      program_.outputs.push_back({graph_[id].name, graph_[id].type, {}});
+    }
+  }
+
+  // The program's value for a value of the graph, made like `fresh` when it is new.
+  size_t ValueOf(ValueId id, Program::Value fresh) {
+    const auto [place, is_new] = values_.try_emplace(id, program_.values.size());
+    if (is_new) program_.values.push_back(std::move(fresh));
+    return place->second;
+  }
+
+  // Before any gather asks: it takes the packed form of a table, if a product needs that anyway.
+  void HoldMultipliedWeights(const CallGraph& calls) {
+    for (const FunctionCall& call : calls.calls) {
+      for (const Node& node : calls.functions[call.function].nodes) {
+        if (node.matrix && node.op_type == "SharedMatMul") {
+          multiplied_.push_back(forms_.Packed(call.matrices[*node.matrix]));
+        }
+      }
+    }
+  }
+
+  void AddCall(const Graph& function, const FunctionCall& call, size_t run) {
+    Function& compiled = *program_.functions[call.function];
+    Program::Call added;
+    added.function = call.function;
+    const auto& ports = compiled.outputs();
+    const bool all_static = std::all_of(ports.begin(), ports.end(),
+                                        [](const Port& port) { return IsStatic(port.shape); });
+    added.request = all_static ? 0 : run % 2;
+    for (ValueId id : call.inputs) added.inputs.push_back(AddInput(id));
+    if (!function.matrices.empty()) added.inputs.push_back(AddSlots(function, call));
+    for (size_t i = 0; i < call.outputs.size(); ++i) {
+      added.outputs.push_back(AddOutput(call.outputs[i], ports[i]));
+    }
+    program_.calls.push_back(std::move(added));
+  }
+
+  size_t AddInput(ValueId id) {
+    Program::Value value;
+    if (const auto& weight = graph_[id].weight) {
+      const WeightHandle handle = forms_.Plain(*weight);
+      program_.weights.emplace_back(graph_[id].name, handle);
+      value.kind = Program::ValueKind::kConstant;
+      value.constant = *handle->form().plain;
+    }
+    return ValueOf(id, std::move(value));
+  }
+
+  // The numbers of the call's weights, as the function's last input.
+  size_t AddSlots(const Graph& function, const FunctionCall& call) {
+    const Tensor slots =
+        AllocateTensor(DataType::kInt32, {static_cast<int64_t>(call.matrices.size())});
+    auto* numbers = reinterpret_cast<int32_t*>(slots.data);
+    for (const Node& node : function.nodes) {
+      if (!node.matrix) continue;
+      const Matrix& matrix = call.matrices[*node.matrix];
+      const WeightHandle handle =
+          node.op_type == "SharedMatMul" ? forms_.Packed(matrix) : forms_.Rows(matrix);
+      numbers[*node.matrix] = handle->number();
+      program_.weights.emplace_back(matrix.codes->name, handle);
+    }
+    program_.values.push_back({.kind = Program::ValueKind::kConstant, .constant = slots});
+    return program_.values.size() - 1;
+  }
+
+  size_t AddOutput(ValueId id, const Port& port) {
+    Program::Value fresh;
+    fresh.type = port.type;
+    fresh.shape = port.shape;
+    if (id == kNoValue) {  // nobody reads it, but it is written somewhere
+      program_.values.push_back(std::move(fresh));
+      return program_.values.size() - 1;
+    }
+    const size_t place = ValueOf(id, fresh);
+    Program::Value& value = program_.values[place];
+    value.type = port.type;
+    value.shape = port.shape;
+    if (value.kind == Program::ValueKind::kOutput) {
+      program_.outputs[value.index].type = port.type;
+      program_.outputs[value.index].shape = port.shape;
+    }
+    return place;
+  }
+
+  // A cache that is read by one node only, which returns it changed, may be changed where it is.
+  void AddInPlacePairs() {
+    const GraphIndex index(graph_);
+    for (size_t output = 0; output < graph_.outputs.size(); ++output) {
+      const NodeId id = index.Producer(graph_.outputs[output]);
+      if (id == GraphIndex::kNoNode || !ChangesInPlace(graph_.nodes[id])) continue;
+      for (size_t input = 0; input < graph_.inputs.size(); ++input) {
+        const std::vector<NodeId>& readers = index.Consumers(graph_.inputs[input]);
+        if (readers == std::vector<NodeId>{id}) program_.in_place.emplace_back(input, output);
+      }
+    }
+  }
+
+  Device& device_;
+  const BuildOptions& options_;
+  WeakCache<Digest, Function>& functions_;
+  WeightStore& store_;
+  WeightForms forms_;
+  Graph graph_;
+  Program program_;
+  std::unordered_map<ValueId, size_t> values_;
+  std::vector<WeightHandle> multiplied_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
+                                            const BuildOptions& options, const Graph& partition) {
+  const Graph graph = options.has_shared_ops ? RelabelWeights(partition) : partition;
+  ProgramBuilder builder(runtime, device, options, graph);
+  if (options.has_shared_ops && options.folds) {
+    const CallGraph folded = FoldRepeats(graph, options.fold_limits);
+    if (folded.functions.size() > 1) {
+      try {
+        return builder.Build(folded);
+      } catch (const Error& error) {
+        // A function's input that an operator wants as a constant; it is one in the whole graph.
+        if (error.code() != ErrorCode::kUnsupported) throw;
+      }
+    }
+  }
+  return builder.Build(WholeGraph(graph));
+}
+
+}  // namespace tandem

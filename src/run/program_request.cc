@@ -1,0 +1,120 @@
+#include "run/program_request.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tandem {
+namespace {
+
+void Copy(const Tensor& from, const Tensor& to) {
+  if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
+}
+
+bool Overlap(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + b.bytes() && b.data < a.data + a.bytes();
+}
+
+}  // namespace
+
+ProgramRequest::ProgramRequest(std::shared_ptr<const Program> program)
+    : program_(std::move(program)), current_(program_->values.size()) {
+  requests_.resize(program_->functions.size());
+  for (const Program::Call& call : program_->calls) {
+    auto& requests = requests_[call.function];
+    while (requests.size() <= call.request) {
+      requests.push_back(program_->functions[call.function]->NewRequest());
+    }
+  }
+  for (uint64_t bytes : program_->buffer_bytes) buffers_.emplace_back(bytes);
+  for (size_t i = 0; i < current_.size(); ++i) {
+    const Program::Value& value = program_->values[i];
+    if (value.kind == Program::ValueKind::kConstant) current_[i] = value.constant;
+    if (value.kind == Program::ValueKind::kBuffer) {
+      current_[i] = {value.type, value.shape, buffers_[value.index].data(), nullptr};
+    }
+  }
+}
+
+uint64_t ProgramRequest::buffer_bytes() const {
+  uint64_t bytes = 0;
+  for (const AlignedBuffer& buffer : buffers_) bytes += buffer.size();
+  return bytes;
+}
+
+void ProgramRequest::Run(RunTensors& tensors) {
+  inputs_.clear();
+  late_outputs_.clear();
+  for (size_t i = 0; i < program_->inputs.size(); ++i) inputs_.push_back(tensors.Input(i));
+  for (size_t i = 0; i < current_.size(); ++i) {
+    const Program::Value& value = program_->values[i];
+    if (value.kind == Program::ValueKind::kInput) current_[i] = inputs_[value.index];
+  }
+  BindStaticOutputs(tensors);
+  for (const Program::Call& call : program_->calls) RunCall(call, tensors);
+  for (const LateOutput& late : late_outputs_) Copy(late.result, late.caller);
+}
+
+void ProgramRequest::BindStaticOutputs(RunTensors& tensors) {
+  for (size_t i = 0; i < current_.size(); ++i) {
+    const Program::Value& value = program_->values[i];
+    if (value.kind != Program::ValueKind::kOutput || !IsStatic(value.shape)) continue;
+    Tensor tensor = tensors.Output(value.index, value.shape);
+    if (!MayWriteInPlace(value.index, tensor)) {
+      const Tensor apart = AllocateTensor(value.type, value.shape);
+      late_outputs_.push_back({tensor, apart});
+      tensor = apart;
+    }
+    current_[i] = tensor;
+  }
+}
+
+bool ProgramRequest::MayWriteInPlace(size_t output, const Tensor& tensor) const {
+  for (size_t input = 0; input < inputs_.size(); ++input) {
+    if (!Overlap(inputs_[input], tensor)) continue;
+    const auto& pairs = program_->in_place;
+    const bool is_same = inputs_[input].data == tensor.data;
+    if (!is_same ||
+        std::find(pairs.begin(), pairs.end(), std::pair{input, output}) == pairs.end()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void ProgramRequest::RunCall(const Program::Call& call, RunTensors& tensors) {
+  Request& request = *requests_[call.function][call.request];
+  for (size_t i = 0; i < call.inputs.size(); ++i) request.SetInput(i, current_[call.inputs[i]]);
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    if (IsStatic(program_->values[call.outputs[i]].shape)) {
+      request.SetOutput(i, current_[call.outputs[i]]);
+    }
+  }
+  request.Run();
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    if (!IsStatic(program_->values[call.outputs[i]].shape)) {
+      TakeResult(call.outputs[i], request.Output(i), tensors);
+    }
+  }
+}
+
+void ProgramRequest::TakeResult(size_t value, const Tensor& result, RunTensors& tensors) {
+  const Program::Value& target = program_->values[value];
+  current_[value] = result;
+  if (target.kind != Program::ValueKind::kOutput) {
+    if (!target.must_copy) return;
+    current_[value] = AllocateTensor(result.type, result.shape);
+    return Copy(result, current_[value]);
+  }
+  const Tensor caller = tensors.Output(target.index, result.shape);
+  if (MayWriteInPlace(target.index, caller)) {
+    Copy(result, caller);
+    current_[value] = caller;
+  } else {
+    const Tensor apart = AllocateTensor(result.type, result.shape);
+    Copy(result, apart);
+    late_outputs_.push_back({caller, apart});
+    current_[value] = apart;
+  }
+}
+
+}  // namespace tandem

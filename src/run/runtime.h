@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "base/weak_cache.h"
+#include "device/device.h"
+#include "device/ov_device.h"
+#include "device/weights_bank.h"
+#include "run/session_log.h"
+#include "weights/weight_store.h"
+
+namespace tandem {
+
+// What all sessions of the process share: weights, compiled functions, OpenVINO. It lives as long
+// as a factory or a session holds it; two ONNX Runtime environments in one process share one. Safe
+// from any thread.
+class Runtime {
+ public:
+  // The one of the process, made when nobody holds it yet.
+  static std::shared_ptr<Runtime> Get();
+
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  WeightStore& store() { return store_; }
+  WeightsBank& bank() { return bank_; }
+  WeakCache<Digest, Function>& functions() { return functions_; }
+  SessionLog& sessions() { return sessions_; }
+  OpenVino& openvino() { return openvino_; }
+
+ private:
+  Runtime() = default;
+
+  OpenVino openvino_;
+  WeightStore store_;
+  WeightsBank bank_;
+  WeakCache<Digest, Function> functions_;
+  SessionLog sessions_;
+};
+
+}  // namespace tandem
