@@ -65,17 +65,26 @@ void AttachConstants(ov::Model& model, const FunctionSource& source) {
   model.validate_nodes_and_infer_types();
 }
 
+// The inputs of a function, and where they are in the compiled model.
+struct Inputs {
+  static constexpr size_t kUnused = SIZE_MAX;
+
+  std::vector<Port> ports;
+  std::vector<size_t> order;
+};
+
 class OvRequest final : public Request {
  public:
-  OvRequest(ov::InferRequest request, const std::vector<Port>& inputs,
-            const std::vector<size_t>& order)
-      : request_(std::move(request)), inputs_(inputs), order_(order) {}
+  OvRequest(ov::InferRequest request, std::shared_ptr<const Inputs> inputs)
+      : request_(std::move(request)), inputs_(std::move(inputs)) {}
 
   void SetInput(size_t input, const Tensor& tensor) override {
-    if (order_[input] == kUnused) return;
-    CheckFits(inputs_[input], tensor);
-    Guarded(ErrorCode::kDevice, Concat("input '", inputs_[input].name, "'"),
-            [&] { request_.set_input_tensor(order_[input], ViewAsOv(tensor)); });
+    const size_t place = inputs_->order[input];
+    if (place == Inputs::kUnused) return;
+    const Port& port = inputs_->ports[input];
+    CheckFits(port, tensor);
+    Guarded(ErrorCode::kDevice, Concat("input '", port.name, "'"),
+            [&] { request_.set_input_tensor(place, ViewAsOv(tensor)); });
   }
 
   void SetOutput(size_t output, const Tensor& tensor) override {
@@ -96,8 +105,6 @@ class OvRequest final : public Request {
     });
   }
 
-  static constexpr size_t kUnused = SIZE_MAX;
-
  private:
   static void CheckFits(const Port& port, const Tensor& tensor) {
     bool fits = port.type == tensor.type && port.shape.size() == tensor.shape.size();
@@ -112,8 +119,7 @@ class OvRequest final : public Request {
   }
 
   ov::InferRequest request_;
-  const std::vector<Port>& inputs_;
-  const std::vector<size_t>& order_;
+  std::shared_ptr<const Inputs> inputs_;
 };
 
 class OvFunction final : public Function {
@@ -123,12 +129,15 @@ class OvFunction final : public Function {
     for (size_t i = 0; i < model_.inputs().size(); ++i) {
       places[model_.inputs()[i].get_node()->get_friendly_name()] = i;
     }
+    auto inputs = std::make_shared<Inputs>();
     for (const std::string& name : source.inputs) {
       const auto place = places.find(name);
-      order_.push_back(place == places.end() ? OvRequest::kUnused : place->second);
-      inputs_.push_back(place == places.end() ? Port{name, DataType::kUndefined, {}}
-                                              : PortOf(name, model_.inputs()[place->second]));
+      const bool is_used = place != places.end();
+      inputs->order.push_back(is_used ? place->second : Inputs::kUnused);
+      inputs->ports.push_back(is_used ? PortOf(name, model_.inputs()[place->second])
+                                      : Port{name, DataType::kUndefined, {}});
     }
+    inputs_ = std::move(inputs);
     if (model_.outputs().size() != source.outputs.size()) {
       throw Error(ErrorCode::kInternal, Concat("OpenVINO made ", model_.outputs().size(),
                                                " outputs, expected ", source.outputs.size()));
@@ -138,12 +147,12 @@ class OvFunction final : public Function {
     }
   }
 
-  const std::vector<Port>& inputs() const override { return inputs_; }
+  const std::vector<Port>& inputs() const override { return inputs_->ports; }
   const std::vector<Port>& outputs() const override { return outputs_; }
 
   std::unique_ptr<Request> NewRequest() override {
     return Guarded(ErrorCode::kDevice, "cannot make an infer request", [&] {
-      return std::make_unique<OvRequest>(model_.create_infer_request(), inputs_, order_);
+      return std::make_unique<OvRequest>(model_.create_infer_request(), inputs_);
     });
   }
 
@@ -157,9 +166,8 @@ class OvFunction final : public Function {
   }
 
   ov::CompiledModel model_;
-  std::vector<Port> inputs_;
+  std::shared_ptr<const Inputs> inputs_;
   std::vector<Port> outputs_;
-  std::vector<size_t> order_;  // of the inputs, in the compiled model
 };
 
 }  // namespace
@@ -178,6 +186,7 @@ class OvDevice final : public Device {
   std::shared_ptr<Function> Compile(const FunctionSource& source,
                                     const Properties& properties) override {
     ov::Core& core = state_->core;
+    CheckProperties(properties);
     const std::shared_ptr<ov::Model> model =
         Guarded(ErrorCode::kUnsupported, "OpenVINO does not read the graph", [&] {
           auto read = core.read_model(source.topology, ov::Tensor());
@@ -197,6 +206,20 @@ class OvDevice final : public Device {
   }
 
  private:
+  // Names that the device does not know, before they look like a graph that it does not know.
+  void CheckProperties(const Properties& properties) const {
+    std::vector<std::string_view> known;
+    const auto supported = state_->core.get_property(name_, ov::supported_properties);
+    for (const ov::PropertyName& property : supported) known.emplace_back(property);
+    for (const auto& [name, value] : properties) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      const std::string nearest = NearestName(name, known);
+      throw Error(ErrorCode::kInvalidArgument,
+                  Concat(name_, " has no property '", name, "'",
+                         nearest.empty() ? "" : Concat("; did you mean '", nearest, "'?")));
+    }
+  }
+
   std::shared_ptr<OpenVino::State> state_;
   std::string name_;
 };
@@ -218,8 +241,10 @@ std::string OpenVino::Version() {
 }
 
 std::shared_ptr<Device> OpenVino::GetDevice(const std::string& name) {
-  Guarded(ErrorCode::kInvalidArgument, Concat("OpenVINO has no device '", name, "'"),
-          [&] { return state_->core.get_versions(name); });
+  const std::string unknown = Concat("OpenVINO has no device '", name, "'");
+  const auto versions = Guarded(ErrorCode::kInvalidArgument, unknown,
+                                [&] { return state_->core.get_versions(name); });
+  if (versions.empty()) throw Error(ErrorCode::kInvalidArgument, unknown);
   return std::make_shared<OvDevice>(state_, name);
 }
 

@@ -57,8 +57,7 @@ DataType FromOv(const ov::element::Type& type) {
 ov::Tensor ViewAsOv(const Tensor& tensor) {
   static std::byte nothing[AlignedBuffer::kAlignment];
   void* data = tensor.data == nullptr ? nothing : tensor.data;
-  const ov::Tensor view(ToOv(tensor.type), ov::Shape(tensor.shape.begin(), tensor.shape.end()),
-                        data);
+  ov::Tensor view(ToOv(tensor.type), ov::Shape(tensor.shape.begin(), tensor.shape.end()), data);
   if (!tensor.owner) return view;
   return {view, std::const_pointer_cast<void>(tensor.owner)};
 }

@@ -12,7 +12,7 @@ namespace {
 // "1.23.2" -> 23.
 int MinorVersion(const char* version) {
   const char* dot = std::strchr(version, '.');
-  return dot == nullptr ? 0 : std::atoi(dot + 1);
+  return dot == nullptr ? 0 : static_cast<int>(std::strtol(dot + 1, nullptr, 10));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/memory.h"
+#include "base/strings.h"
 #include "ep/ep_factory.h"
 #include "ep/node_compute.h"
 #include "run/plan.h"
@@ -39,15 +40,27 @@ Ep::Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings set
   OrtEp::GetCapability = GetCapabilityImpl;
   OrtEp::Compile = CompileImpl;
   ReleaseNodeComputeInfos = ReleaseNodeComputeInfosImpl;
+#if ORT_API_VERSION >= 24
   IsConcurrentRunSupported = IsConcurrentRunSupportedImpl;
+#endif
+#if ORT_API_VERSION >= 27
   OnSessionInitializationEnd = OnSessionInitializationEndImpl;
+#endif
   record_.device = settings_.device;
   record_.options = settings_.options.given;
   record_.report_file = settings_.options.report_file;
 }
 
 Ep::~Ep() {
-  runtime_->sessions().Remove(log_entry_);
+  if (!runtime_->sessions().Remove(log_entry_)) {
+    Log(ORT_LOGGING_LEVEL_WARNING, Concat("cannot write '", record_.report_file.string(), "'"));
+  }
+}
+
+void Ep::Log(OrtLoggingLevel level, const std::string& message) const noexcept {
+  OrtStatus* failed = ort_.api.Logger_LogMessage(logger_, level, ("Tandem: " + message).c_str(),
+                                                 ORT_FILE, __LINE__, __func__);
+  if (failed != nullptr) ort_.api.ReleaseStatus(failed);
 }
 
 const char* ORT_API_CALL Ep::GetNameImpl(const OrtEp*) noexcept {
@@ -92,7 +105,7 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
     const ImportedGraph imported =
         ImportGraph(ort_, ort_graph, runtime_->store(), settings_.data_folder);
     const DeviceTraits traits{.has_shared_ops = build_options_.has_shared_ops,
-                              .knows_unknown_rank = ort_.minor_version >= 24};
+                              .knows_unknown_rank = KnowsUnknownRank(ort_)};
     Plan plan = MakePlan(*runtime_, *device_, build_options_, traits, imported.graph);
     record_.model = imported.model_file.string();
     record_.claimed_nodes = 0;
@@ -110,6 +123,12 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
       Claim(claimed, support);
     }
     runtime_->sessions().Set(log_entry_, record_);
+    Log(ORT_LOGGING_LEVEL_INFO, Concat("takes ", record_.claimed_nodes, " of ", nodes.size(),
+                                       " nodes, in ", plan.partitions.size(), " partitions"));
+    for (const auto& node : record_.declined) {
+      Log(ORT_LOGGING_LEVEL_VERBOSE,
+          Concat("leaves ", node.op_type, " '", node.name, "': ", node.reason));
+    }
   } catch (const Error&) {
     // ONNX Runtime logs an error of this call and goes on without the provider. The user shall see
     // it: take all nodes, and fail when they are to be compiled.
@@ -142,7 +161,7 @@ void Ep::Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_node
   prepared_.clear();
   runtime_->sessions().Set(log_entry_, record_);
   // From 1.27 on ONNX Runtime says when the session is ready; it frees the graph before that.
-  if (ort_.minor_version < 27) ReleaseMemory();
+  if (!TellsEndOfInitialization(ort_)) ReleaseMemory();
   for (size_t i = 0; i < count; ++i) compute_infos[i] = computes[i].release();
 }
 

@@ -54,6 +54,7 @@ class Ep : public OrtEp {
                OrtNodeComputeInfo** compute_infos);
   std::shared_ptr<const Program> ProgramFor(const OrtGraph* ort_graph);
   void ReleaseMemory();
+  void Log(OrtLoggingLevel level, const std::string& message) const noexcept;
 
   OrtFunctions ort_;
   std::shared_ptr<Runtime> runtime_;

@@ -41,23 +41,16 @@ class KernelTensors final : public RunTensors {
   Tensor TypeAndShape(const OrtValue* value) const {
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
     Tensor tensor;
-    if (ort_.minor_version >= 24) {
-      const int64_t* dimensions = nullptr;
-      size_t rank = 0;
-      Check(ort_.api.GetTensorElementTypeAndShapeDataReference(value, &type, &dimensions, &rank));
-      tensor.shape.assign(dimensions, dimensions + rank);
-    } else {
-      OrtTensorTypeAndShapeInfo* info = nullptr;
-      Check(ort_.api.GetTensorTypeAndShape(value, &info));
-      const std::unique_ptr<OrtTensorTypeAndShapeInfo,
-                            decltype(ort_.api.ReleaseTensorTypeAndShapeInfo)>
-          release(info, ort_.api.ReleaseTensorTypeAndShapeInfo);
-      size_t rank = 0;
-      Check(ort_.api.GetTensorElementType(info, &type));
-      Check(ort_.api.GetDimensionsCount(info, &rank));
-      tensor.shape.resize(rank);
-      Check(ort_.api.GetDimensions(info, tensor.shape.data(), rank));
-    }
+    OrtTensorTypeAndShapeInfo* info = nullptr;
+    Check(ort_.api.GetTensorTypeAndShape(value, &info));
+    const std::unique_ptr<OrtTensorTypeAndShapeInfo,
+                          decltype(ort_.api.ReleaseTensorTypeAndShapeInfo)>
+        release(info, ort_.api.ReleaseTensorTypeAndShapeInfo);
+    size_t rank = 0;
+    Check(ort_.api.GetTensorElementType(info, &type));
+    Check(ort_.api.GetDimensionsCount(info, &rank));
+    tensor.shape.resize(rank);
+    Check(ort_.api.GetDimensions(info, tensor.shape.data(), rank));
     tensor.type = DataTypeFromOnnx(type);
     return tensor;
   }
@@ -79,7 +72,7 @@ size_t Place(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-NodeCompute::NodeCompute(const OrtFunctions& ort, std::shared_ptr<const Program> program,
+NodeCompute::NodeCompute(const OrtFunctions& ort, const std::shared_ptr<const Program>& program,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs, size_t limit)
     : OrtNodeComputeInfo{}, ort_(ort), pool_(program, limit) {

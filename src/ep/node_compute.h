@@ -15,7 +15,7 @@ class NodeCompute : public OrtNodeComputeInfo {
   // `inputs` and `outputs` are the names of the fused node's, in order. Throws Error(kUnsupported)
   // when the program reads or makes something that is not among them. At most `limit` runs are
   // computed at a time.
-  NodeCompute(const OrtFunctions& ort, std::shared_ptr<const Program> program,
+  NodeCompute(const OrtFunctions& ort, const std::shared_ptr<const Program>& program,
               const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
               size_t limit);
 

@@ -22,6 +22,28 @@ struct OrtFunctions {
 // with minor_version.
 constexpr int kOldestMinorVersion = 23;
 
+// What newer versions offer. A function exists when both the headers that Tandem was built with and
+// the running core have it.
+#if ORT_API_VERSION >= 24
+inline bool KnowsUnknownRank(const OrtFunctions& ort) {
+  return ort.minor_version >= 24;
+}
+#else
+inline bool KnowsUnknownRank(const OrtFunctions&) {
+  return false;
+}
+#endif
+
+#if ORT_API_VERSION >= 27
+inline bool TellsEndOfInitialization(const OrtFunctions& ort) {
+  return ort.minor_version >= 27;
+}
+#else
+inline bool TellsEndOfInitialization(const OrtFunctions&) {
+  return false;
+}
+#endif
+
 // Throws what a status says, if it says anything, and releases it.
 void ThrowIfFailed(const OrtApi& api, OrtStatus* status);
 
@@ -37,12 +59,9 @@ class OrtError : public std::runtime_error {
   OrtErrorCode code_;
 };
 
-// Runs `body` and turns what it throws into a status: no exception crosses the ABI.
-template <typename Body>
-OrtStatus* Guarded(const OrtApi& api, Body&& body) noexcept;
-
 OrtErrorCode OrtCode(ErrorCode code);
 
+// Runs `body` and turns what it throws into a status: no exception crosses the ABI.
 template <typename Body>
 OrtStatus* Guarded(const OrtApi& api, Body&& body) noexcept {
   try {

@@ -122,7 +122,9 @@ class GraphReader {
   }
 
   std::optional<Shape> ReadShape(const OrtTensorTypeAndShapeInfo* tensor) {
-    if (ort_.minor_version >= 24 && !api_.TensorTypeAndShape_HasShape(tensor)) return std::nullopt;
+#if ORT_API_VERSION >= 24
+    if (KnowsUnknownRank(ort_) && !api_.TensorTypeAndShape_HasShape(tensor)) return std::nullopt;
+#endif
     size_t rank = 0;
     ThrowIfFailed(api_, api_.GetDimensionsCount(tensor, &rank));
     Shape shape(rank);

@@ -15,12 +15,12 @@ constexpr DataType kF32 = DataType::kFloat32;
 class Layers {
  public:
   explicit Layers(int layers, int odd_layer = -1) {
-    b_.Input("x0", kF32, kShape).Input("mask", kF32, kShape).Node("Tanh", {"mask"}, {"bias"});
+    b_.Input("x0", kF32, shape_).Input("mask", kF32, shape_).Node("Tanh", {"mask"}, {"bias"});
     for (int i = 0; i < layers; ++i) {
       const auto name = [i](const std::string& base) { return base + std::to_string(i); };
       const std::string x = name("x");
       const std::string next = "x" + std::to_string(i + 1);
-      b_.Input(name("past"), kF32, kShape);
+      b_.Input(name("past"), kF32, shape_);
       b_.Constant(name("gain"), kF32, {32}, i);
       b_.Constant(name("w"), kF32, {32, 32}, i).Constant(name("v"), kF32, {32, 32}, i + 100);
       b_.Node("Mul", {x, name("gain")}, {name("normed")});
@@ -38,7 +38,7 @@ class Layers {
   Graph Relabelled() { return RelabelWeights(b_.graph()); }
 
  private:
-  const Shape kShape{4, 32};
+  const Shape shape_{4, 32};
   GraphBuilder b_;
 };
 

@@ -104,7 +104,7 @@ class Relabeller {
     }
     std::reverse(kept.begin(), kept.end());
     graph_.nodes = std::move(kept);
-    for (ValueId value = 0; value < graph_.values.size(); ++value) {
+    for (ValueId value = 0; value < is_read.size(); ++value) {
       if (!is_read[value]) graph_.values[value].weight = nullptr;
     }
   }

@@ -52,13 +52,13 @@ struct Ymm2 {
   }
   friend void DecodeU4(const uint8_t* group, Ymm2 (&w)[8]) {
     const __m256i mask = _mm256_set1_epi32(0xF);
-    Ymm2 low[4];
-    Ymm2 high[4];
-    Decode<8>(group, mask, low);
-    Decode<8, 4>(group, mask, high);
+    Ymm2 first[4];
+    Ymm2 last[4];
+    Decode<8>(group, mask, first);
+    Decode<8, 4>(group, mask, last);
     for (int i = 0; i < 4; ++i) {
-      w[i] = low[i];
-      w[4 + i] = high[i];
+      w[i] = first[i];
+      w[4 + i] = last[i];
     }
   }
 
@@ -70,12 +70,12 @@ struct Ymm2 {
   // w[i] = the bits of `mask` at kShift + i * kStep of each of the 16 words.
   template <int kStep, int kShift = 0>
   static void Decode(const uint8_t* group, __m256i mask, Ymm2 (&w)[4]) {
-    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group));
-    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + 32));
+    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group));
+    const __m256i more = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + 32));
     for (int i = 0; i < 4; ++i) {
       const int shift = kShift + i * kStep;
-      w[i] = {_mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(low, shift), mask)),
-              _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(high, shift), mask))};
+      w[i] = {_mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(words, shift), mask)),
+              _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(more, shift), mask))};
     }
   }
 };

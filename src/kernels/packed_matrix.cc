@@ -192,6 +192,10 @@ void PackedMatrix::CopyOutput(uint64_t output, float* out) const {
   const auto* floats = reinterpret_cast<const float*>(data);
   const auto* halves = reinterpret_cast<const uint16_t*>(data);
   const auto* codes = reinterpret_cast<const uint8_t*>(data) + j * 4;
+  // Of input k among the codes of this output.
+  const auto byte_of = [&](uint64_t k) {
+    return k / GroupInputs(layout_) * GroupBytes(layout_) + k % 4;
+  };
   for (uint64_t k = 0; k < k_; ++k) {
     switch (layout_) {
       case Layout::kF32:
@@ -204,10 +208,10 @@ void PackedMatrix::CopyOutput(uint64_t output, float* out) const {
         out[k] = Bfloat16ToFloat(halves[k * kPanelOutputs + j]);
         break;
       case Layout::kU8:
-        out[k] = codes[k / 4 * 64 + k % 4];
+        out[k] = codes[byte_of(k)];
         break;
       case Layout::kU4:
-        out[k] = codes[k / 8 * 64 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 0xF;
+        out[k] = static_cast<float>(codes[byte_of(k)] >> (k % 8 < 4 ? 0 : 4) & 0xF);
         break;
     }
   }

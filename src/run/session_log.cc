@@ -97,13 +97,14 @@ void SessionLog::Set(Id session, SessionRecord record) {
   WriteReportsLocked();
 }
 
-void SessionLog::Remove(Id session) noexcept {
+bool SessionLog::Remove(Id session) noexcept {
   const std::lock_guard lock(mutex_);
+  sessions_.erase(session);
   try {
-    sessions_.erase(session);
     WriteReportsLocked();
+    return true;
   } catch (const std::exception&) {
-    // The session goes all the same.
+    return false;
   }
 }
 

@@ -43,8 +43,8 @@ class SessionLog {
   // Sets what is known of a session. Throws Error(kIo) when a report cannot be written.
   void Set(Id session, SessionRecord record);
 
-  // Does not throw: a report that cannot be written stays as it was.
-  void Remove(Id session) noexcept;
+  // False when a report could not be written and stays as it was.
+  bool Remove(Id session) noexcept;
 
   // The report as JSON; its members are described in docs/report.md.
   std::string Report() const;

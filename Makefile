@@ -1,0 +1,63 @@
+# The front door. Everything is made below build/; nothing is installed on the system.
+
+PYTHON ?= python3
+VENV := build/venv/bin
+CONFIGURED := build/release/build.ninja
+WHEEL := build/stamps/wheel
+OLDEST := PYTHONPATH=build/oldest-onnxruntime
+
+.PHONY: help setup build wheel test test-unit test-e2e demo bench lint format asan tsan clean
+
+help:
+	@echo 'make demo    run SmolLM2 on Tandem and on ONNX Runtime CPU, side by side'
+	@echo 'make test    unit tests, and end-to-end tests on the newest and the oldest ONNX Runtime'
+	@echo 'make bench   memory and speed of the pair of prefill and decode beside its peers'
+	@echo 'make wheel   the Python wheel, in build/wheel'
+	@echo 'make lint    formatting, clang-tidy and ruff'
+	@echo 'make asan    unit tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make tsan    unit tests under ThreadSanitizer'
+
+setup:
+	@$(PYTHON) tools/bootstrap.py
+
+$(CONFIGURED): CMakePresets.json | setup
+	@cmake --preset release > build/configure.log || { cat build/configure.log; exit 1; }
+
+build: setup $(CONFIGURED)
+	@cmake --build --preset release
+
+wheel: build
+	@mkdir -p build/wheel
+	@$(VENV)/python -m pip -q --disable-pip-version-check wheel . --no-deps --no-build-isolation -w build/wheel
+	@$(VENV)/python -m pip -q --disable-pip-version-check install --no-deps --force-reinstall build/wheel/*.whl
+
+test: test-unit test-e2e
+
+test-unit: build
+	@ctest --preset release
+
+test-e2e: wheel
+	@$(VENV)/python -m pytest
+	@$(OLDEST) $(VENV)/python -m pytest
+
+demo: wheel
+	@$(VENV)/python examples/smollm2/demo.py build/smollm2
+
+bench: wheel
+	@$(VENV)/python bench/run.py pair --weights f32 --models build/smollm2
+	@$(VENV)/python bench/run.py pair --weights f16 --models build/smollm2
+	@$(VENV)/python bench/run.py pair --weights int4 --models build/smollm2
+
+lint: build
+	@$(VENV)/python tools/lint.py
+
+format: setup
+	@$(VENV)/python tools/lint.py --fix
+
+asan tsan: setup
+	@cmake --preset $@ > build/configure-$@.log || { cat build/configure-$@.log; exit 1; }
+	@cmake --build --preset $@
+	@ctest --preset $@
+
+clean:
+	rm -rf build

@@ -1,0 +1,206 @@
+#include "device/ov_device.h"
+
+#include <gtest/gtest.h>
+
+#include "device/weights_bank.h"
+#include "graph/relabel.h"
+#include "graph/topology.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/fake_function.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random_matrix.h"
+
+namespace tandem {
+namespace {
+
+OpenVino& TheOpenVino() {
+  static auto* const openvino = new OpenVino();
+  return *openvino;
+}
+
+const Properties kExact{{"INFERENCE_PRECISION_HINT", "f32"}};
+
+FunctionSource SourceOf(const Graph& graph) {
+  FunctionSource source;
+  source.topology = WriteTopology(graph, DefaultPlaces(graph)).model;
+  for (ValueId value : graph.inputs) source.inputs.push_back(graph[value].name);
+  for (ValueId value : graph.outputs) source.outputs.push_back(graph[value].name);
+  if (!graph.matrices.empty()) source.inputs.emplace_back(kSlotsInput);
+  return source;
+}
+
+class OvDeviceTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Function> Compile(const FunctionSource& source) {
+    return cpu_->Compile(source, kExact);
+  }
+
+  std::shared_ptr<Device> cpu_ = TheOpenVino().GetDevice("CPU");
+};
+
+Tensor Filled(const Shape& shape, float start, float step = 1) {
+  Tensor tensor = AllocateTensor(DataType::kFloat32, shape);
+  for (uint64_t i = 0; i < ElementCount(shape); ++i) {
+    Floats(tensor)[i] = start + step * static_cast<float>(i);
+  }
+  return tensor;
+}
+
+TEST_F(OvDeviceTest, ComputesATopologyAndWritesInPlace) {
+  GraphBuilder b;
+  b.Input("x").Input("y").Node("Sub", {"x", "y"}, {"d"}).Output("d");
+  const auto function = Compile(SourceOf(b.graph()));
+  ASSERT_EQ(function->inputs().size(), 2u);
+  EXPECT_EQ(function->inputs()[1].name, "y");
+  EXPECT_EQ(function->outputs()[0].shape, (Shape{2, 4}));
+  const auto request = function->NewRequest();
+  const Tensor out = AllocateTensor(DataType::kFloat32, {2, 4});
+  request->SetInput(0, Filled({2, 4}, 10));
+  const Tensor y = Filled({2, 4}, 1);
+  request->SetInput(1, y);
+  request->SetOutput(0, out);
+  request->Run();
+  EXPECT_EQ(Floats(out)[0], 9);
+  EXPECT_EQ(Floats(out)[7], 9);
+  EXPECT_EQ(request->Output(0).data, out.data);
+}
+
+TEST_F(OvDeviceTest, ConstantsAreUsedWhereTheyAre) {
+  GraphBuilder b;
+  b.Input("x", DataType::kFloat32, Shape{512}).Constant("w", DataType::kFloat32, {512});
+  b.Node("Add", {"x", "w"}, {"y"}).Output("y");
+  FunctionSource source = SourceOf(b.graph());
+  const Tensor w = Filled({512}, 100, 0);
+  const auto users = w.owner.use_count();
+  source.constants["w"] = w;
+  const auto function = Compile(source);
+  source.constants.clear();
+  EXPECT_GT(w.owner.use_count(), users) << "the function holds the constant's memory";
+  const auto request = function->NewRequest();
+  const Tensor x = Filled({512}, 0);
+  request->SetInput(0, x);
+  request->Run();
+  EXPECT_EQ(Floats(request->Output(0))[511], 611);
+}
+
+TEST_F(OvDeviceTest, DynamicShapesAndEmptyTensors) {
+  GraphBuilder b;
+  b.Input("x", DataType::kFloat32, Shape{-1, 4}).Input("y", DataType::kFloat32, Shape{-1, 4});
+  b.Result("z", DataType::kFloat32, Shape{-1, 4});
+  b.Node("Concat", {"x", "y"}, {"z"}, {{"axis", int64_t{0}}}).Output("z");
+  const auto function = Compile(SourceOf(b.graph()));
+  EXPECT_EQ(function->outputs()[0].shape, (Shape{-1, 4}));
+  const auto request = function->NewRequest();
+  const Tensor nothing{DataType::kFloat32, {0, 4}, nullptr, nullptr};
+  const Tensor rows = Filled({3, 4}, 0);
+  request->SetInput(0, nothing);
+  request->SetInput(1, rows);
+  request->Run();
+  EXPECT_EQ(request->Output(0).shape, (Shape{3, 4}));
+  EXPECT_EQ(Floats(request->Output(0))[11], 11);
+}
+
+TEST_F(OvDeviceTest, ATensorThatDoesNotFitIsNamed) {
+  GraphBuilder b;
+  b.Input("x").Node("Relu", {"x"}, {"y"}).Output("y");
+  const auto request = Compile(SourceOf(b.graph()))->NewRequest();
+  EXPECT_TANDEM_ERROR(request->SetInput(0, Filled({4, 2}, 0)), ErrorCode::kInvalidArgument, "'x'",
+                      "found f32[4,2]", "expected f32[2,4]");
+}
+
+TEST_F(OvDeviceTest, AnUnknownOperatorIsUnsupported) {
+  GraphBuilder b;
+  b.Input("x").Node("NoSuchOperator", {"x"}, {"y"}).Output("y");
+  EXPECT_TANDEM_ERROR(Compile(SourceOf(b.graph())), ErrorCode::kUnsupported, "NoSuchOperator");
+}
+
+TEST_F(OvDeviceTest, AnUnknownDeviceIsAnError) {
+  EXPECT_TANDEM_ERROR(TheOpenVino().GetDevice("XPU"), ErrorCode::kInvalidArgument, "XPU");
+}
+
+// y = SharedMatMul(SharedGather(ids)): both operators, on one weight and on two.
+class SharedOpsTest : public OvDeviceTest {
+ protected:
+  static WeightHandle Packed(const MatrixSource& source) {
+    WeightForm form;
+    form.packed = PackedMatrix::Pack(source, Serial);
+    return std::make_shared<const WeightSlot>(std::move(form));
+  }
+
+  std::shared_ptr<Function> Lookup(int64_t rows) {
+    GraphBuilder b;
+    b.Input("ids", DataType::kInt64, Shape{rows}).Constant("table", DataType::kFloat32, {96, 64});
+    b.Constant("w", DataType::kFloat32, {64, 80});
+    b.Result("x", DataType::kFloat32, Shape{rows, 64});
+    b.Result("y", DataType::kFloat32, Shape{rows, 80});
+    b.Node("Gather", {"table", "ids"}, {"x"}).Node("MatMul", {"x", "w"}, {"y"}).Output("y");
+    return Compile(SourceOf(RelabelWeights(b.graph())));
+  }
+
+  static Tensor Ids(const std::vector<int64_t>& values) {
+    Tensor ids = AllocateTensor(DataType::kInt64, {std::ssize(values)});
+    std::copy(values.begin(), values.end(), reinterpret_cast<int64_t*>(ids.data));
+    return ids;
+  }
+
+  static Tensor Slots(const WeightHandle& table, const WeightHandle& w) {
+    Tensor slots = AllocateTensor(DataType::kInt32, {2});
+    reinterpret_cast<int32_t*>(slots.data)[0] = table->number();
+    reinterpret_cast<int32_t*>(slots.data)[1] = w->number();
+    return slots;
+  }
+
+  RandomMatrix table_source_{{.n = 96, .k = 64, .order = MatrixOrder::kOutputsFirst}, 1};
+  RandomMatrix w_source_{{.n = 80, .k = 64, .type = DataType::kInt4}, 2};
+  RandomMatrix other_source_{{.n = 80, .k = 64}, 3};
+};
+
+TEST_F(SharedOpsTest, OneFunctionServesManyWeights) {
+  const auto function = Lookup(3);
+  const WeightHandle table = Packed(table_source_.source());
+  for (const RandomMatrix* source : {&w_source_, &other_source_}) {
+    const WeightHandle w = Packed(source->source());
+    const auto request = function->NewRequest();
+    const Tensor ids = Ids({5, 95, -1});
+    const Tensor slots = Slots(table, w);
+    request->SetInput(0, ids);
+    request->SetInput(1, slots);
+    request->Run();
+    const Tensor y = request->Output(0);
+    for (uint64_t n = 0; n < 80; ++n) {
+      double expected = 0;
+      for (uint64_t k = 0; k < 64; ++k) {
+        expected += double{table_source_.source().Value(5, k)} * source->source().Value(n, k);
+      }
+      EXPECT_NEAR(Floats(y)[n], expected, 1e-3);
+      EXPECT_EQ(Floats(y)[80 + n], Floats(y)[160 + n]) << "index -1 is the last row";
+    }
+  }
+}
+
+TEST_F(SharedOpsTest, AnIndexBeyondTheTableIsAnError) {
+  const auto request = Lookup(1)->NewRequest();
+  const WeightHandle table = Packed(table_source_.source());
+  const WeightHandle w = Packed(w_source_.source());
+  const Tensor slots = Slots(table, w);
+  for (int64_t index : {96, -97}) {
+    const Tensor ids = Ids({index});
+    request->SetInput(0, ids);
+    request->SetInput(1, slots);
+    EXPECT_TANDEM_ERROR(request->Run(), ErrorCode::kDevice, "outside [-96, 95]");
+  }
+}
+
+TEST_F(SharedOpsTest, AWeightOfAnotherShapeIsAnError) {
+  const auto request = Lookup(1)->NewRequest();
+  const WeightHandle table = Packed(table_source_.source());
+  const Tensor ids = Ids({0});
+  const Tensor slots = Slots(table, table);
+  request->SetInput(0, ids);
+  request->SetInput(1, slots);
+  EXPECT_TANDEM_ERROR(request->Run(), ErrorCode::kDevice, "holds a weight [96,64]",
+                      "expected [80,64]");
+}
+
+}  // namespace
+}  // namespace tandem
