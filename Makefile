@@ -37,8 +37,8 @@ test-unit: build
 	@ctest --preset release
 
 test-e2e: wheel
-	@$(VENV)/python -m pytest
-	@$(OLDEST) $(VENV)/python -m pytest
+	@$(VENV)/python -m pytest --junitxml=build/test-results/newest.xml
+	@$(OLDEST) $(VENV)/python -m pytest --junitxml=build/test-results/oldest.xml
 
 demo: wheel
 	@$(VENV)/python examples/smollm2/demo.py build/smollm2

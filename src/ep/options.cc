@@ -151,6 +151,30 @@ std::vector<OptionRow> OptionTable() {
   return rows;
 }
 
+std::string OptionsDocument() {
+  std::string text =
+      "# Options\n\n"
+      "<!-- Written by the test Options.TheDocumentIsCurrent with TANDEM_UPDATE_DOCS=1. -->\n\n"
+      "Provider options, given to `add_provider_for_devices` (Python),\n"
+      "`AppendExecutionProvider_V2` (C, C++) or ORT GenAI's `provider_options`, or as session\n"
+      "configuration entries `ep.tandemexecutionprovider.<name>`. An unknown name or value is an\n"
+      "error. Names and meanings are those of OpenVINO's own provider where it has the option.\n\n"
+      "| option | value | default | meaning |\n|---|---|---|---|\n";
+  for (const OptionRow& row : OptionTable()) {
+    text += Concat("| `", row.name, "` | ", row.type, " | ",
+                   row.default_value.empty() ? "" : Concat("`", row.default_value, "`"), " | ",
+                   row.meaning, " |\n");
+  }
+  text += "\nOptions of OpenVINO's provider that Tandem does not have, and what to do instead:\n\n";
+  for (const Retired& retired : kRetired) {
+    text += Concat("- `", retired.name, "`: ", retired.advice, "\n");
+  }
+  text +=
+      "\nThe environment variable `TANDEM_ISA` (`portable`, `avx2`, `avx512`) forces the kernels'\n"
+      "instruction set; without it the best that the CPU has is used.\n";
+  return text;
+}
+
 Options ParseOptions(const std::map<std::string, std::string>& given) {
   Options options;
   options.given = given;

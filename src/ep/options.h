@@ -44,4 +44,7 @@ struct OptionRow {
 
 std::vector<OptionRow> OptionTable();
 
+// docs/options.md.
+std::string OptionsDocument();
+
 }  // namespace tandem

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "base/file.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_dir.h"
 
@@ -49,6 +52,12 @@ TEST(Options, BadValuesAreNamed) {
   EXPECT_TANDEM_ERROR(ParseOptions({{"num_streams", "two"}}), ErrorCode::kInvalidArgument, "'two'");
   EXPECT_TANDEM_ERROR(ParseOptions({{"precision", "FP31"}}), ErrorCode::kInvalidArgument,
                       "did you mean 'FP32'?");
+}
+
+TEST(Options, TheDocumentIsCurrent) {
+  const std::filesystem::path file = std::filesystem::path(TANDEM_SOURCE_DIR) / "docs/options.md";
+  if (std::getenv("TANDEM_UPDATE_DOCS") != nullptr) WriteFileAtomically(file, OptionsDocument());
+  EXPECT_EQ(ReadTextFile(file), OptionsDocument()) << "run with TANDEM_UPDATE_DOCS=1";
 }
 
 TEST(Properties, TheDefaultIsExact) {
