@@ -49,6 +49,9 @@ class Function {
   virtual const std::vector<Port>& inputs() const = 0;
   virtual const std::vector<Port>& outputs() const = 0;
   virtual std::unique_ptr<Request> NewRequest() = 0;
+
+  // Threads that a run uses.
+  virtual int threads() const = 0;
 };
 
 // What a function is made from.
@@ -62,6 +65,8 @@ struct FunctionSource {
 
 // Settings of a device by its own names: for OpenVINO, properties and their values as text.
 using Properties = std::map<std::string, std::string>;
+
+constexpr const char* kThreadsProperty = "INFERENCE_NUM_THREADS";
 
 // Safe for use from several threads.
 class Device {

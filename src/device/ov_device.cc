@@ -150,6 +150,11 @@ class OvFunction final : public Function {
   const std::vector<Port>& inputs() const override { return inputs_->ports; }
   const std::vector<Port>& outputs() const override { return outputs_; }
 
+  int threads() const override {
+    return Guarded(ErrorCode::kDevice, "cannot ask for the number of threads",
+                   [&] { return model_.get_property(ov::inference_num_threads); });
+  }
+
   std::unique_ptr<Request> NewRequest() override {
     return Guarded(ErrorCode::kDevice, "cannot make an infer request", [&] {
       return std::make_unique<OvRequest>(model_.create_infer_request(), inputs_);

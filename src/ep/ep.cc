@@ -150,13 +150,21 @@ void Ep::Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_node
                  OrtNodeComputeInfo** compute_infos) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   std::vector<std::unique_ptr<NodeCompute>> computes;
+  NodeCompute::Rethread rethread;
+  if (settings_.options.num_of_threads == 0 && settings_.device == "CPU") {
+    rethread = [runtime = runtime_, device = device_, options = build_options_](
+                   const Program& program, int threads) {
+      return WithThreads(*runtime, *device, options, program, threads);
+    };
+  }
   record_.programs.clear();
   for (size_t i = 0; i < count; ++i) {
     auto program = ProgramFor(graphs[i]);
     record_.programs.push_back(program);
     computes.push_back(std::make_unique<NodeCompute>(
         ort_, std::move(program), InputNames(ort_, fused_nodes[i]),
-        OutputNames(ort_, fused_nodes[i]), static_cast<size_t>(settings_.options.num_streams)));
+        OutputNames(ort_, fused_nodes[i]), static_cast<size_t>(settings_.options.num_streams),
+        rethread));
   }
   prepared_.clear();
   runtime_->sessions().Set(log_entry_, record_);

@@ -14,7 +14,6 @@ constexpr const char* kDeviceMetadata = "ov_device";
 
 // Configuration entries of a session that Tandem reads besides its own.
 constexpr const char* kDataFolder = "session.model_external_initializers_file_folder_path";
-constexpr const char* kIntraOpThreads = "session.intra_op_num_threads";
 constexpr const char* kContextEnable = "ep.context_enable";
 
 using Entries = std::map<std::string, std::string>;
@@ -188,10 +187,6 @@ std::unique_ptr<OrtEp> EpFactory::MakeEp(const OrtKeyValuePairs* const* metadata
   if (Find(entries, kContextEnable) == "1") {
     throw Error(ErrorCode::kUnsupported,
                 "ep.context_enable: this version of Tandem writes no EPContext models");
-  }
-  const std::string threads = Find(entries, kIntraOpThreads);
-  if (settings.options.num_of_threads == 0 && !threads.empty()) {
-    settings.options.num_of_threads = ParseOptions({{"num_of_threads", threads}}).num_of_threads;
   }
   settings.data_folder = Find(entries, kDataFolder);
   std::vector<std::string> devices;

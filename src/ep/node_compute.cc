@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "ep/ort_threads.h"
 
 namespace tandem {
 namespace {
@@ -72,12 +73,16 @@ size_t Place(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-NodeCompute::NodeCompute(const OrtFunctions& ort, const std::shared_ptr<const Program>& program,
+NodeCompute::NodeCompute(const OrtFunctions& ort, std::shared_ptr<const Program> program,
                          const std::vector<std::string>& inputs,
-                         const std::vector<std::string>& outputs, size_t limit)
-    : OrtNodeComputeInfo{}, ort_(ort), pool_(program, limit) {
-  for (const std::string& name : program->inputs) inputs_.push_back(Place(inputs, name));
-  for (const auto& output : program->outputs) outputs_.push_back(Place(outputs, output.name));
+                         const std::vector<std::string>& outputs, size_t limit, Rethread rethread)
+    : OrtNodeComputeInfo{},
+      ort_(ort),
+      program_(std::move(program)),
+      limit_(limit),
+      rethread_(std::move(rethread)) {
+  for (const std::string& name : program_->inputs) inputs_.push_back(Place(inputs, name));
+  for (const auto& output : program_->outputs) outputs_.push_back(Place(outputs, output.name));
   ort_version_supported = ORT_API_VERSION;
   CreateState = CreateStateImpl;
   Compute = ComputeImpl;
@@ -95,11 +100,24 @@ OrtStatus* ORT_API_CALL NodeCompute::ComputeImpl(OrtNodeComputeInfo* self, void*
                                                  OrtKernelContext* context) noexcept {
   auto& node = *static_cast<NodeCompute*>(self);
   return Guarded(node.ort_.api, [&] {
+    std::call_once(node.prepared_, [&] { node.Prepare(context); });
     KernelTensors tensors(node.ort_, context, node.inputs_, node.outputs_);
-    node.pool_.Run(tensors);
+    node.pool_->Run(tensors);
   });
 }
 
 void ORT_API_CALL NodeCompute::ReleaseStateImpl(OrtNodeComputeInfo*, void*) noexcept {}
+
+void NodeCompute::Prepare(const OrtKernelContext* context) {
+  if (rethread_) {
+    int most = 1;
+    for (const auto& function : program_->functions) {
+      most = std::max(most, function.function->threads());
+    }
+    const int threads = CountThreads(ort_, context, most);
+    if (threads < most) program_ = rethread_(*program_, threads);
+  }
+  pool_ = std::make_unique<RequestPool>(program_, limit_);
+}
 
 }  // namespace tandem

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,12 +14,17 @@ namespace tandem {
 // Runs one partition for ONNX Runtime. Compute may be called from several threads at once.
 class NodeCompute : public OrtNodeComputeInfo {
  public:
+  // The program for this number of threads.
+  using Rethread =
+      std::function<std::shared_ptr<const Program>(const Program& program, int threads)>;
+
   // `inputs` and `outputs` are the names of the fused node's, in order. Throws Error(kUnsupported)
   // when the program reads or makes something that is not among them. At most `limit` runs are
-  // computed at a time.
-  NodeCompute(const OrtFunctions& ort, const std::shared_ptr<const Program>& program,
+  // computed at a time. If `rethread` is set, the first run finds out how many threads the session
+  // has, and when that is fewer than the program uses, goes on with what `rethread` returns.
+  NodeCompute(const OrtFunctions& ort, std::shared_ptr<const Program> program,
               const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
-              size_t limit);
+              size_t limit, Rethread rethread);
 
  private:
   static OrtStatus* ORT_API_CALL CreateStateImpl(OrtNodeComputeInfo* self, OrtNodeComputeContext*,
@@ -26,10 +33,16 @@ class NodeCompute : public OrtNodeComputeInfo {
                                              OrtKernelContext* context) noexcept;
   static void ORT_API_CALL ReleaseStateImpl(OrtNodeComputeInfo*, void*) noexcept;
 
+  void Prepare(const OrtKernelContext* context);
+
   OrtFunctions ort_;
   std::vector<size_t> inputs_;   // by input of the program: its place among the fused node's
   std::vector<size_t> outputs_;  // likewise
-  RequestPool pool_;
+  std::shared_ptr<const Program> program_;
+  size_t limit_;
+  Rethread rethread_;
+  std::once_flag prepared_;
+  std::unique_ptr<RequestPool> pool_;  // from the first run on
 };
 
 }  // namespace tandem

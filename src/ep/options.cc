@@ -61,8 +61,10 @@ constexpr std::array kTable{
           o.precision = ParseChoice(n, v, kPrecisions);
         }},
     Row{{"num_of_threads", "whole number", "0",
-         "Threads of a run on the CPU. 0: the session's `session.intra_op_num_threads`, if it is "
-         "set as a configuration entry, else as many as there are cores."},
+         "Threads of a run on the CPU. 0: as many as the session's intra-op pool has, up to one "
+         "for "
+         "each core. They are counted in the first run, which is slower for it when they are "
+         "fewer."},
         [](Options& o, std::string_view n, const std::string& v) {
           o.num_of_threads = ParseInt(n, v, 0);
         }},

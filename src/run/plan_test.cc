@@ -69,13 +69,23 @@ TEST_F(PlanTest, TheSameProgramTwiceSharesItsFunctionsAndWeights) {
   b.Result("y", DataType::kFloat32, Shape{4, 96}).Node("MatMul", {"x", "w"}, {"y"}).Output("y");
   const auto first = Make(b.graph()).partitions[0].program;
   const auto second = Make(b.graph()).partitions[0].program;
-  EXPECT_EQ(first->functions, second->functions);
+  EXPECT_EQ(first->functions[0].function, second->functions[0].function);
   EXPECT_EQ(first->weights, second->weights);
   options_.has_shared_ops = false;
   const auto apart = Make(b.graph()).partitions[0].program;
-  EXPECT_NE(first->functions, apart->functions);
+  EXPECT_NE(first->functions[0].function, apart->functions[0].function);
   ASSERT_EQ(apart->constants.size(), 1u);
   EXPECT_EQ(apart->constants[0].name, "w");
+}
+
+TEST_F(PlanTest, AProgramCanBeMadeAgainForOtherThreads) {
+  GraphBuilder b;
+  b.Input("x").Node("Relu", {"x"}, {"y"}).Output("y");
+  const auto program = Make(b.graph()).partitions[0].program;
+  const auto one = WithThreads(*runtime_, *cpu_, options_, *program, 1);
+  EXPECT_EQ(one->functions[0].function->threads(), 1);
+  EXPECT_EQ(one->functions[0].function,
+            WithThreads(*runtime_, *cpu_, options_, *program, 1)->functions[0].function);
 }
 
 // A stack of layers, folded and not, gives the same numbers.

@@ -32,6 +32,14 @@ struct Program {
     bool must_copy = false;  // it is read after its request may have run again
   };
 
+  // A compiled function and what it was made from, so that it can be made again with other
+  // settings.
+  struct CompiledFunction {
+    std::shared_ptr<Function> function;
+    std::shared_ptr<const FunctionSource> source;
+    Digest source_key;  // of the topology and the content of its constants
+  };
+
   // One run of a function. Values are positions in Program::values.
   struct Call {
     size_t function = 0;
@@ -58,7 +66,7 @@ struct Program {
   std::vector<std::string> inputs;
   std::vector<Output> outputs;
   std::vector<Value> values;
-  std::vector<std::shared_ptr<Function>> functions;
+  std::vector<CompiledFunction> functions;
   std::vector<Call> calls;
   std::vector<uint64_t> buffer_bytes;
   // (input, output) that may be one buffer: the output is the input, changed in place.

@@ -21,6 +21,16 @@ bool ChangesInPlace(const Node& node) {
          IsOp(node, "GroupQueryAttention", kMicrosoftDomain);
 }
 
+// Compiles a function, or finds the equal one that is alive.
+std::shared_ptr<Function> Compile(WeakCache<Digest, Function>& functions, Device& device,
+                                  const Properties& properties,
+                                  const Program::CompiledFunction& function) {
+  DigestBuilder key;
+  key.Add(device.name()).Add(function.source_key);
+  for (const auto& [name, value] : properties) key.Add(name).Add(value);
+  return functions.Get(key.Finish(), [&] { return device.Compile(*function.source, properties); });
+}
+
 class ProgramBuilder {
  public:
   ProgramBuilder(Runtime& runtime, Device& device, const BuildOptions& options, Graph graph)
@@ -51,7 +61,7 @@ class ProgramBuilder {
  private:
   // Constants as inputs first; where the front end insists on a constant, all of the function's as
   // references to their files.
-  std::shared_ptr<Function> CompileFunction(const Graph& function) {
+  Program::CompiledFunction CompileFunction(const Graph& function) {
     try {
       return CompileFunction(function, DefaultPlaces(function), "used as a tensor");
     } catch (const Error& error) {
@@ -63,17 +73,16 @@ class ProgramBuilder {
     }
   }
 
-  std::shared_ptr<Function> CompileFunction(const Graph& function,
+  Program::CompiledFunction CompileFunction(const Graph& function,
                                             const std::vector<WeightPlace>& places,
                                             const std::string& why_constant) {
     Topology topology = WriteTopology(function, places);
-    FunctionSource source;
+    auto source = std::make_shared<FunctionSource>();
     DigestBuilder key;
-    key.Add(device_.name()).Add(topology.model);
-    for (const auto& [name, value] : options_.properties) key.Add(name).Add(value);
-    for (ValueId id : function.inputs) source.inputs.push_back(function[id].name);
-    for (ValueId id : function.outputs) source.outputs.push_back(function[id].name);
-    if (!function.matrices.empty()) source.inputs.emplace_back(kSlotsInput);
+    key.Add(topology.model);
+    for (ValueId id : function.inputs) source->inputs.push_back(function[id].name);
+    for (ValueId id : function.outputs) source->outputs.push_back(function[id].name);
+    if (!function.matrices.empty()) source->inputs.emplace_back(kSlotsInput);
 
     std::vector<Program::Constant> constants;
     for (ValueId id = 0; id < function.values.size(); ++id) {
@@ -86,12 +95,12 @@ class ProgramBuilder {
       const WeightHandle handle = forms_.Plain(*function[id].weight);
       Tensor tensor = *handle->form().plain;
       tensor.owner = handle;
-      source.constants[function[id].name] = tensor;
+      source->constants[function[id].name] = tensor;
       program_.weights.emplace_back(function[id].name, handle);
     }
-    source.topology = std::move(topology.model);
-    auto compiled =
-        functions_.Get(key.Finish(), [&] { return device_.Compile(source, options_.properties); });
+    source->topology = std::move(topology.model);
+    Program::CompiledFunction compiled{nullptr, source, key.Finish()};
+    compiled.function = Compile(functions_, device_, options_.properties, compiled);
     program_.constants.insert(program_.constants.end(), constants.begin(), constants.end());
     return compiled;
   }
@@ -126,7 +135,7 @@ class ProgramBuilder {
   }
 
   void AddCall(const Graph& function, const FunctionCall& call, size_t run) {
-    Function& compiled = *program_.functions[call.function];
+    const Function& compiled = *program_.functions[call.function].function;
     Program::Call added;
     added.function = call.function;
     const auto& ports = compiled.outputs();
@@ -230,6 +239,18 @@ std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
     }
   }
   return builder.Build(WholeGraph(graph));
+}
+
+std::shared_ptr<const Program> WithThreads(Runtime& runtime, Device& device,
+                                           const BuildOptions& options, const Program& program,
+                                           int threads) {
+  Properties properties = options.properties;
+  properties[kThreadsProperty] = std::to_string(threads);
+  auto changed = std::make_shared<Program>(program);
+  for (Program::CompiledFunction& function : changed->functions) {
+    function.function = Compile(runtime.functions(), device, properties, function);
+  }
+  return changed;
 }
 
 }  // namespace tandem

@@ -25,4 +25,9 @@ struct BuildOptions {
 std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
                                             const BuildOptions& options, const Graph& partition);
 
+// The same program with functions that run on this number of threads.
+std::shared_ptr<const Program> WithThreads(Runtime& runtime, Device& device,
+                                           const BuildOptions& options, const Program& program,
+                                           int threads);
+
 }  // namespace tandem

@@ -22,7 +22,7 @@ ProgramRequest::ProgramRequest(std::shared_ptr<const Program> program)
   for (const Program::Call& call : program_->calls) {
     auto& requests = requests_[call.function];
     while (requests.size() <= call.request) {
-      requests.push_back(program_->functions[call.function]->NewRequest());
+      requests.push_back(program_->functions[call.function].function->NewRequest());
     }
   }
   for (uint64_t bytes : program_->buffer_bytes) buffers_.emplace_back(bytes);

@@ -35,7 +35,7 @@ std::shared_ptr<Program> Chain(const std::shared_ptr<FakeFunction>& function, si
                                bool returns_first = false) {
   const Shape shape = function->outputs()[0].shape;
   auto program = std::make_shared<Program>();
-  program->functions = {function};
+  program->functions = {{.function = function}};
   program->inputs = {"x"};
   program->values.push_back({.kind = Kind::kInput});
   for (size_t i = 0; i < calls; ++i) {

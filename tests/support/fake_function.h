@@ -26,6 +26,8 @@ class FakeFunction : public Function {
   const std::vector<Port>& inputs() const override { return inputs_; }
   const std::vector<Port>& outputs() const override { return outputs_; }
 
+  int threads() const override { return 1; }
+
   std::unique_ptr<Request> NewRequest() override {
     ++requests;
     return std::make_unique<FakeRequest>(*this);
