@@ -61,6 +61,8 @@ struct FunctionSource {
   std::vector<std::string> outputs;  // likewise
   // Inputs of the topology that are constants. Their memory is used in place and held.
   std::map<std::string, Tensor> constants;
+  // Private memory of the compiled function matters more than the last of its speed.
+  bool is_compact = false;
 };
 
 // Settings of a device by its own names: for OpenVINO, properties and their values as text.

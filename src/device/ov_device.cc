@@ -181,6 +181,10 @@ struct OpenVino::State {
   ov::Core core;
 };
 
+// The CPU plugin compiles chains of elementwise operators into "snippets", each of which keeps a
+// graph of its own. Without them the layer of a small LLM takes 1.8 MiB less, and runs as fast.
+const ov::AnyMap::value_type kWithoutSnippets{"SNIPPETS_MODE", "DISABLE"};
+
 class OvDevice final : public Device {
  public:
   OvDevice(std::shared_ptr<OpenVino::State> state, std::string name)
@@ -205,7 +209,8 @@ class OvDevice final : public Device {
       }
     }
     return Guarded(ErrorCode::kUnsupported, "OpenVINO does not compile the graph", [&] {
-      const ov::AnyMap settings(properties.begin(), properties.end());
+      ov::AnyMap settings(properties.begin(), properties.end());
+      if (source.is_compact && name_ == "CPU") settings.insert(kWithoutSnippets);
       return std::make_shared<OvFunction>(core.compile_model(model, name_, settings), source);
     });
   }

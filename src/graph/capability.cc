@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/strings.h"
+#include "graph/host_nodes.h"
 #include "graph/relabel.h"
 #include "graph/wide_integers.h"
 
@@ -17,6 +18,7 @@ struct Context {
   const GraphIndex& index;
   const RelabelledNodes& relabelled;
   const WideIntegers& wide_integers;
+  const HostNodes& host_nodes;
   const DeviceTraits& traits;
 };
 
@@ -76,7 +78,7 @@ Reason EmptyTensor(const Context& context, const Node& node, NodeId /*id*/) {
 }
 
 Reason WideInteger(const Context& context, const Node& /*node*/, NodeId id) {
-  if (!context.wide_integers.IsUnsafe(id)) return std::nullopt;
+  if (!context.wide_integers.IsUnsafe(id) || context.host_nodes.Contains(id)) return std::nullopt;
   return "64-bit or unsigned integers beyond shapes, which OpenVINO computes in 32 bits";
 }
 
@@ -167,7 +169,8 @@ std::vector<std::optional<std::string>> DeclinedNodes(const Graph& graph,
   const GraphIndex index(graph);
   const RelabelledNodes relabelled(graph, index, traits.has_shared_ops);
   const WideIntegers wide_integers(graph, index);
-  const Context context{graph, index, relabelled, wide_integers, traits};
+  const HostNodes host_nodes(graph, index, wide_integers);
+  const Context context{graph, index, relabelled, wide_integers, host_nodes, traits};
   std::vector<std::optional<std::string>> reasons;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) reasons.push_back(WhyDeclined(context, id));
   return reasons;

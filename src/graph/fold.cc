@@ -1,36 +1,17 @@
 #include "graph/fold.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
 
-#include "base/strings.h"
+#include "graph/host_nodes.h"
 #include "graph/repeats.h"
 
 namespace tandem {
 namespace {
-
-std::vector<NodeId> AllNodes(const Graph& graph) {
-  std::vector<NodeId> nodes(graph.nodes.size());
-  std::iota(nodes.begin(), nodes.end(), 0);
-  return nodes;
-}
-
-// The values of `graph` that have the names of `values` of `part`.
-std::vector<ValueId> ByName(const std::unordered_map<std::string, ValueId>& names,
-                            const Graph& part, const std::vector<ValueId>& values) {
-  std::vector<ValueId> found;
-  for (ValueId value : values) found.push_back(names.at(part[value].name));
-  return found;
-}
-
-std::unordered_map<std::string, ValueId> Names(const Graph& graph) {
-  std::unordered_map<std::string, ValueId> names;
-  for (ValueId value = 0; value < graph.values.size(); ++value) names[graph[value].name] = value;
-  return names;
-}
 
 // The nodes outside all blocks, before and after them. None when a node is both: the blocks then
 // cannot run in one go.
@@ -194,65 +175,98 @@ class BlockFunction {
   std::map<std::vector<ValueId>, ValueId> arguments_;
 };
 
-// What the calls pass must be small and of one type, rank and, where it is known, shape.
+// What the calls pass must be small.
 bool ArgumentsFit(const Graph& graph, const std::vector<FunctionCall>& calls,
                   const FoldLimits& limits) {
-  for (size_t i = 0; i < calls.front().inputs.size(); ++i) {
-    for (const FunctionCall& call : calls) {
-      const Value& value = graph[call.inputs[i]];
-      if (value.weight && value.weight->bytes.size() > limits.max_argument_bytes) return false;
-    }
-  }
-  return true;
+  return std::all_of(calls.begin(), calls.end(), [&](const FunctionCall& call) {
+    return std::all_of(call.inputs.begin(), call.inputs.end(), [&](ValueId value) {
+      const auto& weight = graph[value].weight;
+      return !weight || weight->bytes.size() <= limits.max_argument_bytes;
+    });
+  });
 }
+
+// Puts functions together, in the order of their calls.
+class CallGraphBuilder {
+ public:
+  explicit CallGraphBuilder(const Graph& graph) : graph_(graph), index_(graph) {
+    for (ValueId value = 0; value < graph.values.size(); ++value) {
+      names_[graph[value].name] = value;
+    }
+    const HostNodes host(graph, index_, WideIntegers(graph, index_));
+    is_on_host_.resize(graph.nodes.size());
+    for (NodeId id : host.List()) is_on_host_[id] = true;
+    AddPart(host.List());
+    calls_.first_is_on_host = !calls_.functions.empty();
+  }
+
+  const GraphIndex& index() const { return index_; }
+
+  // The nodes that are not on the host.
+  std::vector<NodeId> Rest(const std::vector<NodeId>& nodes) const {
+    std::vector<NodeId> rest;
+    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(rest),
+                 [this](NodeId id) { return !is_on_host_[id]; });
+    return rest;
+  }
+
+  // A part of the graph as a function that is called once.
+  void AddPart(const std::vector<NodeId>& nodes) {
+    if (nodes.empty()) return;
+    Graph part = ExtractNodes(graph_, index_, nodes);
+    FunctionCall call;
+    call.function = calls_.functions.size();
+    for (ValueId value : part.inputs) call.inputs.push_back(names_.at(part[value].name));
+    for (ValueId value : part.outputs) call.outputs.push_back(names_.at(part[value].name));
+    call.matrices = part.matrices;
+    calls_.functions.push_back(std::move(part));
+    calls_.calls.push_back(std::move(call));
+  }
+
+  void AddBlocks(BlockFunction& block) {
+    for (FunctionCall& call : block.calls()) {
+      call.function = calls_.functions.size();
+      calls_.calls.push_back(std::move(call));
+    }
+    calls_.functions.push_back(std::move(block.body()));
+  }
+
+  CallGraph Take() { return std::move(calls_); }
+
+ private:
+  const Graph& graph_;
+  GraphIndex index_;
+  std::unordered_map<std::string, ValueId> names_;
+  std::vector<bool> is_on_host_;
+  CallGraph calls_;
+};
 
 }  // namespace
 
 CallGraph WholeGraph(const Graph& graph) {
-  const GraphIndex index(graph);
-  const auto names = Names(graph);
-  CallGraph whole;
-  Graph function = ExtractNodes(graph, index, AllNodes(graph));
-  FunctionCall call;
-  call.inputs = ByName(names, function, function.inputs);
-  call.outputs = ByName(names, function, function.outputs);
-  call.matrices = function.matrices;
-  whole.functions.push_back(std::move(function));
-  whole.calls.push_back(std::move(call));
-  return whole;
+  CallGraphBuilder builder(graph);
+  std::vector<NodeId> all(graph.nodes.size());
+  std::iota(all.begin(), all.end(), 0);
+  builder.AddPart(builder.Rest(all));
+  return builder.Take();
 }
 
 CallGraph FoldRepeats(const Graph& graph, const FoldLimits& limits) {
-  const GraphIndex index(graph);
-  const std::optional<Repeats> repeats =
-      FindRepeats(graph, index, limits.min_repeats, limits.min_nodes);
+  CallGraphBuilder builder(graph);
+  const GraphIndex& index = builder.index();
+  const auto repeats = FindRepeats(graph, index, limits.min_repeats, limits.min_nodes);
   if (!repeats) return WholeGraph(graph);
+  for (const std::vector<NodeId>& block : repeats->blocks) {
+    if (builder.Rest(block).size() != block.size()) return WholeGraph(graph);
+  }
   const auto around = SplitSurroundings(graph, index, repeats->blocks);
   if (!around) return WholeGraph(graph);
   BlockFunction block(graph, index, *repeats);
   if (!ArgumentsFit(graph, block.calls(), limits)) return WholeGraph(graph);
-
-  CallGraph folded;
-  const auto names = Names(graph);
-  const auto add_part = [&](const std::vector<NodeId>& nodes) {
-    if (nodes.empty()) return;
-    Graph part = ExtractNodes(graph, index, nodes);
-    FunctionCall call;
-    call.function = folded.functions.size();
-    call.inputs = ByName(names, part, part.inputs);
-    call.outputs = ByName(names, part, part.outputs);
-    call.matrices = part.matrices;
-    folded.functions.push_back(std::move(part));
-    folded.calls.push_back(std::move(call));
-  };
-  add_part(around->before);
-  for (FunctionCall& call : block.calls()) {
-    call.function = folded.functions.size();
-    folded.calls.push_back(std::move(call));
-  }
-  folded.functions.push_back(std::move(block.body()));
-  add_part(around->after);
-  return folded;
+  builder.AddPart(builder.Rest(around->before));
+  builder.AddBlocks(block);
+  builder.AddPart(builder.Rest(around->after));
+  return builder.Take();
 }
 
 }  // namespace tandem

@@ -19,9 +19,10 @@ struct FunctionCall {
 struct CallGraph {
   std::vector<Graph> functions;
   std::vector<FunctionCall> calls;
+  bool first_is_on_host = false;  // the first function consists of host nodes (host_nodes.h)
 };
 
-// All of `graph` as one function, called once.
+// `graph` as one function, called once; and before it one for the host, if it has host nodes.
 CallGraph WholeGraph(const Graph& graph);
 
 struct FoldLimits {

@@ -33,7 +33,7 @@ struct Program {
   };
 
   // A compiled function and what it was made from, so that it can be made again with other
-  // settings.
+  // settings; no source for the host's (run/host_function.h).
   struct CompiledFunction {
     std::shared_ptr<Function> function;
     std::shared_ptr<const FunctionSource> source;

@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "graph/relabel.h"
 #include "graph/topology.h"
+#include "run/host_function.h"
 #include "run/weight_forms.h"
 
 namespace tandem {
@@ -19,6 +20,10 @@ namespace {
 bool ChangesInPlace(const Node& node) {
   return node.op_type == "ScatterElements" || node.op_type == "ScatterND" ||
          IsOp(node, "GroupQueryAttention", kMicrosoftDomain);
+}
+
+bool IsFolded(const CallGraph& calls) {
+  return calls.calls.size() > calls.functions.size();
 }
 
 // Compiles a function, or finds the equal one that is alive.
@@ -44,8 +49,12 @@ class ProgramBuilder {
   std::shared_ptr<const Program> Build(const CallGraph& calls) {
     program_ = {};
     values_.clear();
-    for (const Graph& function : calls.functions) {
-      program_.functions.push_back(CompileFunction(function));
+    is_folded_ = IsFolded(calls);
+    for (size_t i = 0; i < calls.functions.size(); ++i) {
+      const bool on_host = i == 0 && calls.first_is_on_host;
+      program_.functions.push_back(
+          on_host ? Program::CompiledFunction{MakeHostFunction(calls.functions[i]), nullptr, {}}
+                  : CompileFunction(calls.functions[i]));
     }
     AddInputsAndOutputs();
     HoldMultipliedWeights(calls);
@@ -83,6 +92,8 @@ class ProgramBuilder {
     for (ValueId id : function.inputs) source->inputs.push_back(function[id].name);
     for (ValueId id : function.outputs) source->outputs.push_back(function[id].name);
     if (!function.matrices.empty()) source->inputs.emplace_back(kSlotsInput);
+    source->is_compact = is_folded_;
+    key.Add(int64_t{is_folded_});
 
     std::vector<Program::Constant> constants;
     for (ValueId id = 0; id < function.values.size(); ++id) {
@@ -216,6 +227,7 @@ class ProgramBuilder {
   WeightStore& store_;
   WeightForms forms_;
   Graph graph_;
+  bool is_folded_ = false;
   Program program_;
   std::unordered_map<ValueId, size_t> values_;
   std::vector<WeightHandle> multiplied_;
@@ -229,7 +241,7 @@ std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
   ProgramBuilder builder(runtime, device, options, graph);
   if (options.has_shared_ops && options.folds) {
     const CallGraph folded = FoldRepeats(graph, options.fold_limits);
-    if (folded.functions.size() > 1) {
+    if (IsFolded(folded)) {
       try {
         return builder.Build(folded);
       } catch (const Error& error) {
@@ -248,6 +260,7 @@ std::shared_ptr<const Program> WithThreads(Runtime& runtime, Device& device,
   properties[kThreadsProperty] = std::to_string(threads);
   auto changed = std::make_shared<Program>(program);
   for (Program::CompiledFunction& function : changed->functions) {
+    if (!function.source) continue;  // the host's runs on the calling thread
     function.function = Compile(runtime.functions(), device, properties, function);
   }
   return changed;
