@@ -11,7 +11,12 @@ import numpy as np
 
 ALIGNMENT_BYTES = 4096
 HOST_MEMORY = "Cpu"
-ELEMENT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int64)": np.int64}
+ELEMENT_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+}
 
 
 class BoundSession:
