@@ -41,7 +41,9 @@ def option(text):
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="python -m onnxruntime_ep_tandem", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m onnxruntime_ep_tandem",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info")
