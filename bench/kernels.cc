@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "kernels/matmul.h"
+#include "kernels/kernels.h"
 #include "tests/support/random_matrix.h"
 
 namespace tandem {
@@ -41,7 +41,7 @@ void BM_MatMul(benchmark::State& state, Isa isa, DataType type, uint64_t m) {
   const uint64_t last = panels * (thread + 1) / threads;
   size_t next = 0;
   for (auto _ : state) {
-    MatMulKernelFor(isa)(weights[next], x.data(), m, y.data(), first, last);
+    KernelsFor(isa).matmul(weights[next], x.data(), m, y.data(), first, last);
     next = (next + 1) % weights.size();
   }
   const auto share = static_cast<double>(last - first) / static_cast<double>(panels);

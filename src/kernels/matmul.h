@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "kernels/isa.h"
 #include "kernels/packed_matrix.h"
 
 namespace tandem {
@@ -12,8 +11,5 @@ namespace tandem {
 // inputs. Calls that write different panels or rows can run at the same time.
 using MatMulKernel = void (*)(const PackedMatrix& w, const float* x, uint64_t m, float* y,
                               uint64_t first, uint64_t last);
-
-// The kernel compiled for `isa`, which the CPU must have.
-MatMulKernel MatMulKernelFor(Isa isa);
 
 }  // namespace tandem

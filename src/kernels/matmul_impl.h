@@ -1,28 +1,17 @@
 #pragma once
 
-// The matrix multiplication over packed weights, written once for every instruction set.
-//
-// `V` is a vector of 16 floats, one for each output of a panel:
-//
-//   V::Zero(), V::Broadcast(float), V::Load(const float*), v.Store(float*)
-//   V::LoadF16(const uint16_t*), V::LoadBf16(const uint16_t*), V::LoadU8(const uint8_t*)
-//   MulAdd(a, b, c) = a * b + c,  a - b,  a * b,  a + b
-//   DecodeU8(const uint8_t*, V (&)[4]), DecodeU4(const uint8_t*, V (&)[8]): one group of a panel
-//   V::kTileRows: rows of x that a tile of registers holds
+// The matrix multiplication over packed weights, over the vector of kernels/vector.h.
 //
 // Few rows (a decode step) read each weight once, straight from the packed codes: that is bound by
 // memory. Many rows (prefill) first dequantize a chunk of a panel that fits the cache and then run
 // over it with a tile of registers: that is bound by multiplications.
-//
-// Everything is in an unnamed namespace: each translation unit must keep its own copy, compiled for
-// its own instruction set.
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
-#include "kernels/packed_matrix.h"
+#include "kernels/matmul.h"
+#include "kernels/vector.h"
 
 namespace tandem {
 namespace {
@@ -56,22 +45,6 @@ struct Codec {
     }
   }
 };
-
-template <typename V>
-V LoadColumns(const float* from, uint64_t columns) {
-  if (columns == kPanelOutputs) return V::Load(from);
-  float whole[kPanelOutputs] = {};
-  std::memcpy(whole, from, columns * sizeof(float));
-  return V::Load(whole);
-}
-
-template <typename V>
-void StoreColumns(V v, float* to, uint64_t columns) {
-  if (columns == kPanelOutputs) return v.Store(to);
-  float whole[kPanelOutputs];
-  v.Store(whole);
-  std::memcpy(to, whole, columns * sizeof(float));
-}
 
 // The zero points of one block of a panel.
 template <typename V>
@@ -131,7 +104,7 @@ void FewRows(const PackedMatrix& w, uint64_t panel, const float* x, float* y) {
   const uint64_t n = panel * kPanelOutputs;
   const uint64_t columns = std::min(kPanelOutputs, w.n() - n);
   for (int r = 0; r < kRows; ++r) {
-    StoreColumns(total[r], y + static_cast<uint64_t>(r) * w.n() + n, columns);
+    StorePart(total[r], y + static_cast<uint64_t>(r) * w.n() + n, columns);
   }
 }
 
@@ -165,7 +138,7 @@ void Tile(const float* chunk, uint64_t inputs, const float* x, uint64_t x_stride
           uint64_t y_stride, uint64_t columns, bool add) {
   V sum[kRows];
   for (int r = 0; r < kRows; ++r) {
-    sum[r] = add ? LoadColumns<V>(y + static_cast<uint64_t>(r) * y_stride, columns) : V::Zero();
+    sum[r] = add ? LoadPart<V>(y + static_cast<uint64_t>(r) * y_stride, columns) : V::Zero();
   }
   for (uint64_t i = 0; i < inputs; ++i) {
     const V weight = V::Load(chunk + i * kPanelOutputs);
@@ -174,7 +147,7 @@ void Tile(const float* chunk, uint64_t inputs, const float* x, uint64_t x_stride
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    StoreColumns(sum[r], y + static_cast<uint64_t>(r) * y_stride, columns);
+    StorePart(sum[r], y + static_cast<uint64_t>(r) * y_stride, columns);
   }
 }
 

@@ -1,9 +1,8 @@
-#include "kernels/matmul.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "kernels/kernels.h"
 #include "tests/support/random_matrix.h"
 
 namespace tandem {
@@ -41,8 +40,8 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
     constexpr float kUntouched = -12345;
     std::vector<float> y((m + 1) * spec.n, kUntouched);
     const uint64_t half = w.panels() / 2;
-    MatMulKernelFor(GetParam())(w, x.data(), m, y.data(), 0, half);
-    MatMulKernelFor(GetParam())(w, x.data(), m, y.data(), half, w.panels());
+    KernelsFor(GetParam()).matmul(w, x.data(), m, y.data(), 0, half);
+    KernelsFor(GetParam()).matmul(w, x.data(), m, y.data(), half, w.panels());
 
     std::vector<double> magnitude;
     const std::vector<double> expected = Reference(matrix.source(), x, m, magnitude);

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "device/parallel.h"
-#include "kernels/matmul.h"
+#include "kernels/kernels.h"
 
 namespace tandem {
 namespace {
@@ -37,7 +37,7 @@ std::shared_ptr<ov::Node> SharedMatMul::clone_with_new_inputs(
 }
 
 bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const {
-  static const MatMulKernel kernel = MatMulKernelFor(ActiveIsa());
+  static const MatMulKernel kernel = KernelsFor(ActiveIsa()).matmul;
   const WeightForm& form = Weight(inputs[1]);
   if (!form.packed) throw Error(ErrorCode::kInternal, get_friendly_name() + ": weight not packed");
   const PackedMatrix& w = *form.packed;

@@ -1,6 +1,12 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
 #include "kernels/half.h"
-#include "kernels/matmul_impl.h"
-#include "kernels/matmul_isa.h"
+#include "kernels/vector.h"
+
+// 16 floats; kernels/vector.h says what they can do.
 
 namespace tandem {
 namespace {
@@ -48,6 +54,18 @@ struct Floats {
   friend Floats MulAdd(const Floats& a, const Floats& b, const Floats& c) {
     return Each([&](uint64_t i) { return a.v[i] * b.v[i] + c.v[i]; });
   }
+  friend Floats Max(const Floats& a, const Floats& b) {
+    return Each([&](uint64_t i) { return std::max(a.v[i], b.v[i]); });
+  }
+  friend float Sum(const Floats& a) {
+    float sum = 0;
+    for (float value : a.v) sum += value;
+    return sum;
+  }
+  friend float Largest(const Floats& a) { return *std::max_element(a.v, a.v + kPanelOutputs); }
+  friend Floats Exp(const Floats& a) {
+    return Each([&](uint64_t i) { return a.v[i] < kExpLowest ? 0 : std::exp(a.v[i]); });
+  }
   friend void DecodeU8(const uint8_t* group, Floats (&w)[4]) {
     for (uint64_t k = 0; k < 4; ++k) {
       w[k] = Each([&](uint64_t i) { return static_cast<float>(group[i * 4 + k]); });
@@ -62,10 +80,4 @@ struct Floats {
 };
 
 }  // namespace
-
-void MatMulPortable(const PackedMatrix& w, const float* x, uint64_t m, float* y, uint64_t first,
-                    uint64_t last) {
-  MatMul<Floats>(w, x, m, y, first, last);
-}
-
 }  // namespace tandem

@@ -1,7 +1,10 @@
+#pragma once
+
 #include <immintrin.h>
 
-#include "kernels/matmul_impl.h"
-#include "kernels/matmul_isa.h"
+#include "kernels/vector.h"
+
+// 16 floats; kernels/vector.h says what they can do.
 
 namespace tandem {
 namespace {
@@ -46,6 +49,22 @@ struct Ymm2 {
   friend Ymm2 MulAdd(Ymm2 a, Ymm2 b, Ymm2 c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
   }
+  friend Ymm2 Max(Ymm2 a, Ymm2 b) {
+    return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+  }
+  friend float Sum(Ymm2 a) {
+    const __m256 half = _mm256_add_ps(a.low, a.high);
+    __m128 sum = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
+    return _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+  }
+  friend float Largest(Ymm2 a) {
+    const __m256 half = _mm256_max_ps(a.low, a.high);
+    __m128 most = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    most = _mm_max_ps(most, _mm_movehl_ps(most, most));
+    return _mm_cvtss_f32(_mm_max_ss(most, _mm_movehdup_ps(most)));
+  }
+  friend Ymm2 Exp(Ymm2 a) { return {ExpOf(a.low), ExpOf(a.high)}; }
   friend void DecodeU8(const uint8_t* group, Ymm2 (&w)[4]) {
     const __m256i mask = _mm256_set1_epi32(0xFF);
     Decode<8>(group, mask, w);
@@ -63,6 +82,24 @@ struct Ymm2 {
   }
 
  private:
+  // x = exponent * ln 2 + rest; e^x = 2^exponent * e^rest.
+  static __m256 ExpOf(__m256 x) {
+    const __m256 exponent = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(kLog2E)),
+                                            _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 rest = _mm256_fnmadd_ps(exponent, _mm256_set1_ps(kLn2High), x);
+    rest = _mm256_fnmadd_ps(exponent, _mm256_set1_ps(kLn2Low), rest);
+    __m256 sum = _mm256_set1_ps(kExpCoefficients[5]);
+    for (int i = 4; i >= 0; --i) {
+      sum = _mm256_fmadd_ps(sum, rest, _mm256_set1_ps(kExpCoefficients[i]));
+    }
+    const __m256 one = _mm256_set1_ps(1);
+    sum = _mm256_fmadd_ps(_mm256_mul_ps(rest, rest), sum, _mm256_add_ps(rest, one));
+    const __m256i power = _mm256_slli_epi32(
+        _mm256_add_epi32(_mm256_cvtps_epi32(exponent), _mm256_set1_epi32(127)), 23);
+    const __m256 is_in_range = _mm256_cmp_ps(x, _mm256_set1_ps(kExpLowest), _CMP_GE_OQ);
+    return _mm256_and_ps(_mm256_mul_ps(sum, _mm256_castsi256_ps(power)), is_in_range);
+  }
+
   static __m128i Load8x16(const uint16_t* from) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   }
@@ -81,10 +118,4 @@ struct Ymm2 {
 };
 
 }  // namespace
-
-void MatMulAvx2(const PackedMatrix& w, const float* x, uint64_t m, float* y, uint64_t first,
-                uint64_t last) {
-  MatMul<Ymm2>(w, x, m, y, first, last);
-}
-
 }  // namespace tandem

@@ -1,7 +1,10 @@
+#pragma once
+
 #include <immintrin.h>
 
-#include "kernels/matmul_impl.h"
-#include "kernels/matmul_isa.h"
+#include "kernels/vector.h"
+
+// 16 floats; kernels/vector.h says what they can do.
 
 namespace tandem {
 namespace {
@@ -29,6 +32,25 @@ struct Zmm {
   friend Zmm operator*(Zmm a, Zmm b) { return {_mm512_mul_ps(a.v, b.v)}; }
   friend Zmm MulAdd(Zmm a, Zmm b, Zmm c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 
+  friend Zmm Max(Zmm a, Zmm b) { return {_mm512_max_ps(a.v, b.v)}; }
+  friend float Sum(Zmm a) { return _mm512_reduce_add_ps(a.v); }
+  friend float Largest(Zmm a) { return _mm512_reduce_max_ps(a.v); }
+  // x = exponent * ln 2 + rest; e^x = 2^exponent * e^rest.
+  friend Zmm Exp(Zmm a) {
+    const __m512 exponent =
+        _mm512_roundscale_ps(_mm512_mul_ps(a.v, _mm512_set1_ps(kLog2E)), _MM_FROUND_TO_NEAREST_INT);
+    __m512 rest = _mm512_fnmadd_ps(exponent, _mm512_set1_ps(kLn2High), a.v);
+    rest = _mm512_fnmadd_ps(exponent, _mm512_set1_ps(kLn2Low), rest);
+    __m512 sum = _mm512_set1_ps(kExpCoefficients[5]);
+    for (int i = 4; i >= 0; --i) {
+      sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(kExpCoefficients[i]));
+    }
+    const __m512 one = _mm512_set1_ps(1);
+    sum = _mm512_fmadd_ps(_mm512_mul_ps(rest, rest), sum, _mm512_add_ps(rest, one));
+    const __mmask16 is_in_range = _mm512_cmp_ps_mask(a.v, _mm512_set1_ps(kExpLowest), _CMP_GE_OQ);
+    return {_mm512_maskz_scalef_ps(is_in_range, sum, exponent)};
+  }
+
   friend void DecodeU8(const uint8_t* group, Zmm (&w)[4]) {
     const __m512i words = _mm512_loadu_si512(group);
     const __m512i mask = _mm512_set1_epi32(0xFF);
@@ -54,10 +76,4 @@ struct Zmm {
 };
 
 }  // namespace
-
-void MatMulAvx512(const PackedMatrix& w, const float* x, uint64_t m, float* y, uint64_t first,
-                  uint64_t last) {
-  MatMul<Zmm>(w, x, m, y, first, last);
-}
-
 }  // namespace tandem

@@ -1,0 +1,15 @@
+// The kernels for AVX2: this file is compiled with the flags of the instruction set.
+
+#include "kernels/attention_impl.h"
+#include "kernels/kernels_isa.h"
+#include "kernels/matmul_impl.h"
+#include "kernels/vector_avx2.h"
+
+namespace tandem {
+
+const Kernels& Avx2Kernels() {
+  static constexpr Kernels kKernels{&MatMul<Ymm2>, &Attention<Ymm2>};
+  return kKernels;
+}
+
+}  // namespace tandem

@@ -1,0 +1,15 @@
+// The kernels for AVX-512: this file is compiled with the flags of the instruction set.
+
+#include "kernels/attention_impl.h"
+#include "kernels/kernels_isa.h"
+#include "kernels/matmul_impl.h"
+#include "kernels/vector_avx512.h"
+
+namespace tandem {
+
+const Kernels& Avx512Kernels() {
+  static constexpr Kernels kKernels{&MatMul<Zmm>, &Attention<Zmm>};
+  return kKernels;
+}
+
+}  // namespace tandem

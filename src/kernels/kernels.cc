@@ -1,0 +1,19 @@
+#include "kernels/kernels.h"
+
+#include "kernels/kernels_isa.h"
+
+namespace tandem {
+
+const Kernels& KernelsFor(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return Avx512Kernels();
+    case Isa::kAvx2:
+      return Avx2Kernels();
+    case Isa::kPortable:
+      break;
+  }
+  return PortableKernels();
+}
+
+}  // namespace tandem

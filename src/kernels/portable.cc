@@ -1,0 +1,15 @@
+// The kernels for any x86-64: this file is compiled with the flags of the instruction set.
+
+#include "kernels/attention_impl.h"
+#include "kernels/kernels_isa.h"
+#include "kernels/matmul_impl.h"
+#include "kernels/vector_portable.h"
+
+namespace tandem {
+
+const Kernels& PortableKernels() {
+  static constexpr Kernels kKernels{&MatMul<Floats>, &Attention<Floats>};
+  return kKernels;
+}
+
+}  // namespace tandem
