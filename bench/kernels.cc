@@ -3,11 +3,12 @@
 //
 // The weights of a run exceed the caches, as those of a model do: kCopies matrices in turn.
 
+#include "kernels/kernels.h"
+
 #include <benchmark/benchmark.h>
 
 #include <thread>
 
-#include "kernels/kernels.h"
 #include "tests/support/random_matrix.h"
 
 namespace tandem {

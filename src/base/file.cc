@@ -42,8 +42,11 @@ FileIdentity IdentityOf(const struct stat& info, const std::filesystem::path& pa
   if (!S_ISREG(info.st_mode)) {
     throw Error(ErrorCode::kIo, Concat("'", path.string(), "' is not a regular file"));
   }
-  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
-          info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+  const auto nanoseconds = [](const struct timespec& time) {
+    return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
+  };
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), nanoseconds(info.st_mtim),
+          nanoseconds(info.st_ctim)};
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct FileIdentity {
   uint64_t inode = 0;
   uint64_t size = 0;  // bytes
   int64_t mtime_ns = 0;
+  int64_t ctime_ns = 0;  // archives and build systems set the other one back
 
   auto operator<=>(const FileIdentity&) const = default;
 };

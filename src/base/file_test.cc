@@ -53,6 +53,17 @@ TEST(FileIdentity, IsTheSameByAnyNameAndChangesWithTheContent) {
   EXPECT_NE(first, IdentityOf(path));
 }
 
+TEST(FileIdentity, ChangesWithTheContentWhateverTimeTheFileIsGiven) {
+  TempDir dir;
+  const auto path = dir.Write("a", "12345678");
+  const auto time = std::filesystem::last_write_time(path);
+  const FileIdentity first = IdentityOf(path);
+  dir.Write("a", "87654321");
+  std::filesystem::last_write_time(path, time);
+  EXPECT_EQ(first.mtime_ns, IdentityOf(path).mtime_ns);
+  EXPECT_NE(first, IdentityOf(path));
+}
+
 TEST(WriteFileAtomically, LeavesTheOldFileWhenItFails) {
   TempDir dir;
   const auto folder = dir.path() / "taken";

@@ -56,9 +56,10 @@ class Function {
 
 // What a function is made from.
 struct FunctionSource {
-  std::string topology;              // a serialized ONNX ModelProto (graph/topology.h)
-  std::vector<std::string> inputs;   // names, in the order of Function::inputs()
-  std::vector<std::string> outputs;  // likewise
+  std::string topology;                      // a serialized ONNX ModelProto (graph/topology.h)
+  std::vector<std::string> topology_inputs;  // names of its inputs, all of which are read
+  std::vector<std::string> inputs;           // names, in the order of Function::inputs()
+  std::vector<std::string> outputs;          // likewise
   // Inputs of the topology that are constants. Their memory is used in place and held.
   std::map<std::string, Tensor> constants;
   // Private memory of the compiled function matters more than the last of its speed.
@@ -78,8 +79,10 @@ class Device {
   // "CPU", "GPU.0", ...
   virtual const std::string& name() const = 0;
 
-  // Throws Error(kUnsupported) when the device lacks an operator or refuses the topology;
-  // Error(kInvalidArgument) when it does not know a property.
+  // Throws Error(kInvalidArgument) when the device does not know a property or its value.
+  virtual void CheckProperties(const Properties& properties) = 0;
+
+  // Throws Error(kUnsupported) when the device lacks an operator or refuses the topology.
   virtual std::shared_ptr<Function> Compile(const FunctionSource& source,
                                             const Properties& properties) = 0;
 };

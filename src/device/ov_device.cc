@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <openvino/frontend/onnx/extension/conversion.hpp>
 #include <openvino/op/constant.hpp>
+#include <openvino/op/convert.hpp>
 #include <openvino/op/parameter.hpp>
 #include <openvino/openvino.hpp>
 #include <unordered_map>
@@ -42,27 +43,41 @@ void AddOperator(ov::Core& core) {
       }));
 }
 
-std::unordered_map<std::string, std::shared_ptr<ov::op::v0::Parameter>> ParametersByName(
-    const ov::Model& model) {
-  std::unordered_map<std::string, std::shared_ptr<ov::op::v0::Parameter>> by_name;
-  for (const auto& parameter : model.get_parameters()) {
-    by_name[parameter->get_friendly_name()] = parameter;
+// The front end renames a parameter that is also an output: only its place tells which it is.
+void RestoreNames(ov::Model& model, const FunctionSource& source) {
+  const ov::ParameterVector& parameters = model.get_parameters();
+  if (parameters.size() != source.topology_inputs.size()) {
+    throw Error(ErrorCode::kInternal,
+                Concat("OpenVINO made ", parameters.size(), " parameters, expected ",
+                       Join(source.topology_inputs, ", ")));
   }
-  return by_name;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i]->set_friendly_name(source.topology_inputs[i]);
+  }
 }
 
 void AttachConstants(ov::Model& model, const FunctionSource& source) {
-  const auto parameters = ParametersByName(model);
-  for (const auto& [name, tensor] : source.constants) {
-    const auto found = parameters.find(name);
-    if (found == parameters.end()) continue;  // the front end had no use for it
+  const ov::ParameterVector parameters = model.get_parameters();
+  for (const auto& parameter : parameters) {
+    const auto found = source.constants.find(parameter->get_friendly_name());
+    if (found == source.constants.end()) continue;
     // The constant views the tensor's memory and keeps its owner.
-    const auto constant = std::make_shared<ov::op::v0::Constant>(ViewAsOv(tensor));
-    constant->set_friendly_name(name);
-    found->second->output(0).replace(constant->output(0));
-    model.remove_parameter(found->second);
+    const auto constant = std::make_shared<ov::op::v0::Constant>(ViewAsOv(found->second));
+    constant->set_friendly_name(found->first);
+    parameter->output(0).replace(constant->output(0));
+    model.remove_parameter(parameter);
   }
   model.validate_nodes_and_infer_types();
+}
+
+// The CPU plugin (2026.4) forgets an output that is nothing but an input.
+void CopyInputsToOutputs(ov::Model& model) {
+  for (const auto& result : model.get_results()) {
+    const ov::Output<ov::Node> source = result->input_value(0);
+    if (!ov::is_type<ov::op::v0::Parameter>(source.get_node())) continue;
+    const auto copy = std::make_shared<ov::op::v0::Convert>(source, source.get_element_type());
+    result->input(0).replace_source_output(copy);
+  }
 }
 
 // The inputs of a function, and where they are in the compiled model.
@@ -70,7 +85,7 @@ struct Inputs {
   static constexpr size_t kUnused = SIZE_MAX;
 
   std::vector<Port> ports;
-  std::vector<size_t> order;
+  std::vector<size_t> places;
 };
 
 class OvRequest final : public Request {
@@ -79,7 +94,7 @@ class OvRequest final : public Request {
       : request_(std::move(request)), inputs_(std::move(inputs)) {}
 
   void SetInput(size_t input, const Tensor& tensor) override {
-    const size_t place = inputs_->order[input];
+    const size_t place = inputs_->places[input];
     if (place == Inputs::kUnused) return;
     const Port& port = inputs_->ports[input];
     CheckFits(port, tensor);
@@ -125,15 +140,15 @@ class OvRequest final : public Request {
 class OvFunction final : public Function {
  public:
   OvFunction(ov::CompiledModel model, const FunctionSource& source) : model_(std::move(model)) {
+    auto inputs = std::make_shared<Inputs>();
     std::unordered_map<std::string, size_t> places;
     for (size_t i = 0; i < model_.inputs().size(); ++i) {
       places[model_.inputs()[i].get_node()->get_friendly_name()] = i;
     }
-    auto inputs = std::make_shared<Inputs>();
     for (const std::string& name : source.inputs) {
       const auto place = places.find(name);
       const bool is_used = place != places.end();
-      inputs->order.push_back(is_used ? place->second : Inputs::kUnused);
+      inputs->places.push_back(is_used ? place->second : Inputs::kUnused);
       inputs->ports.push_back(is_used ? PortOf(name, model_.inputs()[place->second])
                                       : Port{name, DataType::kUndefined, {}});
     }
@@ -192,14 +207,38 @@ class OvDevice final : public Device {
 
   const std::string& name() const override { return name_; }
 
+  // OpenVINO says what is wrong with a value when it compiles something: here, nothing.
+  void CheckProperties(const Properties& properties) override {
+    if (properties.empty()) return;
+    ov::Core& core = state_->core;
+    std::vector<std::string_view> known;
+    const auto supported = Guarded(ErrorCode::kDevice, Concat("cannot ask ", name_), [&] {
+      return core.get_property(name_, ov::supported_properties);
+    });
+    for (const ov::PropertyName& property : supported) known.emplace_back(property);
+    for (const auto& [name, value] : properties) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      const std::string nearest = NearestName(name, known);
+      throw Error(ErrorCode::kInvalidArgument,
+                  Concat(name_, " has no property '", name, "'",
+                         nearest.empty() ? "" : Concat("; did you mean '", nearest, "'?")));
+    }
+    const auto x = std::make_shared<ov::op::v0::Parameter>(ov::element::f32, ov::PartialShape{1});
+    const auto identity = std::make_shared<ov::Model>(ov::OutputVector{x}, ov::ParameterVector{x});
+    Guarded(ErrorCode::kInvalidArgument, Concat(name_, " does not accept the properties"), [&] {
+      core.compile_model(identity, name_, ov::AnyMap(properties.begin(), properties.end()));
+    });
+  }
+
   std::shared_ptr<Function> Compile(const FunctionSource& source,
                                     const Properties& properties) override {
     ov::Core& core = state_->core;
-    CheckProperties(properties);
     const std::shared_ptr<ov::Model> model =
         Guarded(ErrorCode::kUnsupported, "OpenVINO does not read the graph", [&] {
           auto read = core.read_model(source.topology, ov::Tensor());
+          RestoreNames(*read, source);
           AttachConstants(*read, source);
+          CopyInputsToOutputs(*read);
           return read;
         });
     for (const auto& output : model->outputs()) {
@@ -216,20 +255,6 @@ class OvDevice final : public Device {
   }
 
  private:
-  // Names that the device does not know, before they look like a graph that it does not know.
-  void CheckProperties(const Properties& properties) const {
-    std::vector<std::string_view> known;
-    const auto supported = state_->core.get_property(name_, ov::supported_properties);
-    for (const ov::PropertyName& property : supported) known.emplace_back(property);
-    for (const auto& [name, value] : properties) {
-      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-      const std::string nearest = NearestName(name, known);
-      throw Error(ErrorCode::kInvalidArgument,
-                  Concat(name_, " has no property '", name, "'",
-                         nearest.empty() ? "" : Concat("; did you mean '", nearest, "'?")));
-    }
-  }
-
   std::shared_ptr<OpenVino::State> state_;
   std::string name_;
 };

@@ -22,7 +22,9 @@ const Properties kExact{{"INFERENCE_PRECISION_HINT", "f32"}};
 
 FunctionSource SourceOf(const Graph& graph) {
   FunctionSource source;
-  source.topology = WriteTopology(graph, DefaultPlaces(graph)).model;
+  Topology topology = WriteTopology(graph, DefaultPlaces(graph));
+  source.topology = std::move(topology.model);
+  source.topology_inputs = std::move(topology.inputs);
   for (ValueId value : graph.inputs) source.inputs.push_back(graph[value].name);
   for (ValueId value : graph.outputs) source.outputs.push_back(graph[value].name);
   if (!graph.matrices.empty()) source.inputs.emplace_back(kSlotsInput);
@@ -55,8 +57,9 @@ TEST_F(OvDeviceTest, ComputesATopologyAndWritesInPlace) {
   EXPECT_EQ(function->outputs()[0].shape, (Shape{2, 4}));
   const auto request = function->NewRequest();
   const Tensor out = AllocateTensor(DataType::kFloat32, {2, 4});
-  request->SetInput(0, Filled({2, 4}, 10));
+  const Tensor x = Filled({2, 4}, 10);
   const Tensor y = Filled({2, 4}, 1);
+  request->SetInput(0, x);
   request->SetInput(1, y);
   request->SetOutput(0, out);
   request->Run();
@@ -112,6 +115,42 @@ TEST_F(OvDeviceTest, AnUnknownOperatorIsUnsupported) {
   GraphBuilder b;
   b.Input("x").Node("NoSuchOperator", {"x"}, {"y"}).Output("y");
   EXPECT_TANDEM_ERROR(Compile(SourceOf(b.graph())), ErrorCode::kUnsupported, "NoSuchOperator");
+}
+
+TEST_F(OvDeviceTest, PropertiesAreCheckedByNameAndValue) {
+  EXPECT_NO_THROW(cpu_->CheckProperties(kExact));
+  EXPECT_TANDEM_ERROR(cpu_->CheckProperties({{"INFERENCE_PRECISION_HINTS", "f32"}}),
+                      ErrorCode::kInvalidArgument, "CPU has no property",
+                      "did you mean 'INFERENCE_PRECISION_HINT'?");
+  EXPECT_TANDEM_ERROR(cpu_->CheckProperties({{"INFERENCE_PRECISION_HINT", "f33"}}),
+                      ErrorCode::kInvalidArgument, "f33");
+}
+
+TEST_F(OvDeviceTest, AnOutputThatIsNothingButAnInput) {
+  GraphBuilder b;
+  b.Input("x").Node("Dropout", {"x"}, {"y"}).Output("y");
+  const auto request = Compile(SourceOf(b.graph()))->NewRequest();
+  const Tensor x = Filled({2, 4}, 5);
+  const Tensor y = AllocateTensor(DataType::kFloat32, {2, 4});
+  request->SetInput(0, x);
+  request->SetOutput(0, y);
+  request->Run();
+  EXPECT_EQ(Floats(y)[7], 12);
+}
+
+TEST_F(OvDeviceTest, AnInputThatIsAlsoAnOutput) {
+  GraphBuilder b;
+  b.Input("x").Input("y").Node("Identity", {"y"}, {"z"}).Node("Relu", {"x"}, {"r"});
+  b.Output("z").Output("r");
+  const auto request = Compile(SourceOf(b.graph()))->NewRequest();
+  const Tensor x = Filled({2, 4}, -1);
+  const Tensor y = Filled({2, 4}, 5);
+  request->SetInput(0, x);
+  request->SetInput(1, y);
+  request->Run();
+  EXPECT_EQ(Floats(request->Output(0))[7], 12);
+  EXPECT_EQ(Floats(request->Output(1))[0], 0);
+  EXPECT_EQ(Floats(request->Output(1))[7], 6);
 }
 
 TEST_F(OvDeviceTest, AnUnknownDeviceIsAnError) {

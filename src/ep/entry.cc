@@ -30,12 +30,12 @@ TANDEM_EXPORT OrtStatus* CreateEpFactories(const char* /*registration_name*/,
       throw tandem::Error(tandem::ErrorCode::kInvalidArgument, "no room for a factory");
     }
     const tandem::OrtFunctions ort{*api, *api->GetEpApi(), MinorVersion(base->GetVersionString())};
-    factories[0] = std::make_unique<tandem::EpFactory>(ort).release();
+    factories[0] = tandem::EpFactory::Make(ort);
     *num_factories = 1;
   });
 }
 
 TANDEM_EXPORT OrtStatus* ReleaseEpFactory(OrtEpFactory* factory) {
-  delete static_cast<tandem::EpFactory*>(factory);
+  static_cast<tandem::EpFactory*>(factory)->Release();
   return nullptr;
 }

@@ -26,8 +26,9 @@ BuildOptions BuildOptionsFor(const EpSettings& settings) {
 }  // namespace
 
 Ep::Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings settings,
-       const OrtLogger* logger)
+       const OrtLogger* logger, std::shared_ptr<const void> factory)
     : OrtEp{},
+      factory_(std::move(factory)),
       ort_(ort),
       runtime_(std::move(runtime)),
       settings_(std::move(settings)),
@@ -35,6 +36,7 @@ Ep::Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings set
       device_(runtime_->openvino().GetDevice(settings_.device)),
       build_options_(BuildOptionsFor(settings_)),
       log_entry_(runtime_->sessions().NewId()) {
+  device_->CheckProperties(build_options_.properties);
   ort_version_supported = ORT_API_VERSION;
   GetName = GetNameImpl;
   OrtEp::GetCapability = GetCapabilityImpl;
@@ -52,9 +54,7 @@ Ep::Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings set
 }
 
 Ep::~Ep() {
-  if (!runtime_->sessions().Remove(log_entry_)) {
-    Log(ORT_LOGGING_LEVEL_WARNING, Concat("cannot write '", record_.report_file.string(), "'"));
-  }
+  runtime_->sessions().Remove(log_entry_);
 }
 
 void Ep::Log(OrtLoggingLevel level, const std::string& message) const noexcept {
@@ -104,9 +104,8 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
   try {
     const ImportedGraph imported =
         ImportGraph(ort_, ort_graph, runtime_->store(), settings_.data_folder);
-    const DeviceTraits traits{.has_shared_ops = build_options_.has_shared_ops,
-                              .knows_unknown_rank = KnowsUnknownRank(ort_)};
-    Plan plan = MakePlan(*runtime_, *device_, build_options_, traits, imported.graph);
+    Plan plan =
+        MakePlan(*runtime_, *device_, build_options_, imported.graph, WhyDeclined(imported.graph));
     record_.model = imported.model_file.string();
     record_.claimed_nodes = 0;
     record_.declined.clear();
@@ -122,7 +121,7 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
       prepared_[IdsOf(ort_, claimed)] = std::move(partition.program);
       Claim(claimed, support);
     }
-    runtime_->sessions().Set(log_entry_, record_);
+    Report();
     Log(ORT_LOGGING_LEVEL_INFO, Concat("takes ", record_.claimed_nodes, " of ", nodes.size(),
                                        " nodes, in ", plan.partitions.size(), " partitions"));
     for (const auto& node : record_.declined) {
@@ -135,6 +134,19 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
     failure_ = std::current_exception();
     Claim(nodes, support);
   }
+}
+
+std::vector<Reason> Ep::WhyDeclined(const Graph& graph) const {
+  std::vector<Reason> reasons = DeclinedNodes(graph, build_options_.has_shared_ops);
+  if (PassesCaptures(ort_)) return reasons;
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    for (ValueId value : graph.nodes[id].captures) {
+      if (reasons[id] || graph[value].weight) continue;
+      reasons[id] = Concat("its body reads '", graph[value].name,
+                           "', which ONNX Runtime does not hand over before 1.27");
+    }
+  }
+  return reasons;
 }
 
 void Ep::Claim(const std::vector<const OrtNode*>& nodes, OrtEpGraphSupportInfo* support) {
@@ -167,10 +179,18 @@ void Ep::Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_node
         rethread));
   }
   prepared_.clear();
-  runtime_->sessions().Set(log_entry_, record_);
+  Report();
   // From 1.27 on ONNX Runtime says when the session is ready; it frees the graph before that.
   if (!TellsEndOfInitialization(ort_)) ReleaseMemory();
   for (size_t i = 0; i < count; ++i) compute_infos[i] = computes[i].release();
+}
+
+void Ep::Report() {
+  try {
+    runtime_->sessions().Set(log_entry_, record_);
+  } catch (const Error& error) {
+    throw Error(error.code(), Concat("option 'report_file': ", error.what()));
+  }
 }
 
 void Ep::ReleaseMemory() {

@@ -22,14 +22,15 @@ struct EpSettings {
   std::filesystem::path data_folder;  // of external data; empty: the model's own
 };
 
-// The provider of one session. Holds all that it needs itself: the factory may go first.
+// The provider of one session. Holds all that it needs itself, and its factory for ONNX Runtime.
 //
 // A partition is compiled when ONNX Runtime asks what the provider takes, so that a node that is
 // claimed also runs; Compile then only picks the programs up.
 class Ep : public OrtEp {
  public:
+  // Throws Error(kInvalidArgument) when the device does not accept its properties.
   Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings settings,
-     const OrtLogger* logger);
+     const OrtLogger* logger, std::shared_ptr<const void> factory);
   ~Ep();
 
   Ep(const Ep&) = delete;
@@ -49,13 +50,16 @@ class Ep : public OrtEp {
   static OrtStatus* ORT_API_CALL OnSessionInitializationEndImpl(OrtEp* self) noexcept;
 
   void GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support);
+  std::vector<Reason> WhyDeclined(const Graph& graph) const;
   void Claim(const std::vector<const OrtNode*>& nodes, OrtEpGraphSupportInfo* support);
   void Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_nodes, size_t count,
                OrtNodeComputeInfo** compute_infos);
   std::shared_ptr<const Program> ProgramFor(const OrtGraph* ort_graph);
+  void Report();
   void ReleaseMemory();
   void Log(OrtLoggingLevel level, const std::string& message) const noexcept;
 
+  std::shared_ptr<const void> factory_;
   OrtFunctions ort_;
   std::shared_ptr<Runtime> runtime_;
   EpSettings settings_;

@@ -59,6 +59,16 @@ std::string ChooseDevice(const std::vector<std::string>& devices, const std::str
 
 }  // namespace
 
+EpFactory* EpFactory::Make(const OrtFunctions& ort) {
+  const std::shared_ptr<EpFactory> factory(new EpFactory(ort));
+  factory->self_ = factory;
+  return factory.get();
+}
+
+void EpFactory::Release() noexcept {
+  const std::shared_ptr<EpFactory> self = std::move(self_);  // perhaps the last
+}
+
 EpFactory::EpFactory(const OrtFunctions& ort)
     : OrtEpFactory{}, ort_(ort), runtime_(Runtime::Get()) {
   ort_version_supported = ORT_API_VERSION;
@@ -115,7 +125,7 @@ OrtStatus* ORT_API_CALL EpFactory::CreateEpImpl(OrtEpFactory* self, const OrtHar
 }
 
 void ORT_API_CALL EpFactory::ReleaseEpImpl(OrtEpFactory*, OrtEp* ep) noexcept {
-  delete static_cast<Ep*>(ep);  // the factory may be gone already
+  delete static_cast<Ep*>(ep);  // and the factory with the last one, when it is released
 }
 
 // Tensors are in host memory, which ONNX Runtime allocates and copies itself.
@@ -196,7 +206,7 @@ std::unique_ptr<OrtEp> EpFactory::MakeEp(const OrtKeyValuePairs* const* metadata
   }
   settings.device = ChooseDevice(devices, settings.options.device);
   ActiveIsa();  // a bad TANDEM_ISA is an error here, not in the first run
-  return std::make_unique<Ep>(ort_, runtime_, std::move(settings), logger);
+  return std::make_unique<Ep>(ort_, runtime_, std::move(settings), logger, self_);
 }
 
 }  // namespace tandem

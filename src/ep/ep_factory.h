@@ -12,11 +12,18 @@ constexpr const char* kEpName = "TandemExecutionProvider";
 
 // What one registration of the library gives ONNX Runtime: the devices, and sessions' providers on
 // them. Callbacks may come from any thread.
+//
+// ONNX Runtime releases a provider through its factory, also when it has released the factory
+// before: each provider keeps its factory alive.
 class EpFactory : public OrtEpFactory {
  public:
-  explicit EpFactory(const OrtFunctions& ort);
+  // The caller gives the factory back with Release.
+  static EpFactory* Make(const OrtFunctions& ort);
+  void Release() noexcept;
 
  private:
+  explicit EpFactory(const OrtFunctions& ort);
+
   static const char* ORT_API_CALL GetNameImpl(const OrtEpFactory*) noexcept;
   static const char* ORT_API_CALL GetVendorImpl(const OrtEpFactory*) noexcept;
   static uint32_t ORT_API_CALL GetVendorIdImpl(const OrtEpFactory*) noexcept;
@@ -46,6 +53,7 @@ class EpFactory : public OrtEpFactory {
 
   OrtFunctions ort_;
   std::shared_ptr<Runtime> runtime_;
+  std::shared_ptr<EpFactory> self_;  // until Release
 };
 
 }  // namespace tandem

@@ -129,11 +129,12 @@ constexpr std::array<std::string_view, 6> kDevices{"CPU", "GPU", "NPU", "AUTO", 
 
 nlohmann::json ParseConfig(const std::string& text_or_file) {
   const bool is_json = text_or_file.find('{') != std::string::npos;
-  const std::string text = is_json ? text_or_file : ReadTextFile(text_or_file);
+  std::string text = text_or_file;
   try {
+    if (!is_json) text = ReadTextFile(text_or_file);
     auto json = nlohmann::json::parse(text);
     if (json.is_object()) return json;
-  } catch (const nlohmann::json::parse_error& error) {
+  } catch (const std::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, Concat("option 'load_config': ", error.what()));
   }
   BadValue("load_config", text, "an object of devices, {\"CPU\": {...}}");

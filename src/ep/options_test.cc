@@ -85,7 +85,7 @@ TEST(Properties, ABadLoadConfigIsAnError) {
   EXPECT_TANDEM_ERROR(load("{\"CPU\": "), ErrorCode::kInvalidArgument, "load_config");
   EXPECT_TANDEM_ERROR(load("{\"XPU\": {}}"), ErrorCode::kInvalidArgument, "'XPU'", "CPU, GPU");
   EXPECT_TANDEM_ERROR(load("{\"CPU\": 3}"), ErrorCode::kInvalidArgument, "object of properties");
-  EXPECT_TANDEM_ERROR(load("none.json"), ErrorCode::kNotFound, "none.json");
+  EXPECT_TANDEM_ERROR(load("none.json"), ErrorCode::kInvalidArgument, "load_config", "none.json");
 }
 
 }  // namespace

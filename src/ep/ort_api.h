@@ -23,7 +23,7 @@ struct OrtFunctions {
 constexpr int kOldestMinorVersion = 23;
 
 // What newer versions offer. A function exists when both the headers that Tandem was built with and
-// the running core have it.
+// the running core have it. Before 1.24 an unknown rank looks like rank 0.
 #if ORT_API_VERSION >= 24
 inline bool KnowsUnknownRank(const OrtFunctions& ort) {
   return ort.minor_version >= 24;
@@ -33,6 +33,16 @@ inline bool KnowsUnknownRank(const OrtFunctions&) {
   return false;
 }
 #endif
+
+// Bodies of If, Loop and Scan have their node as parent when they are offered.
+inline bool TellsParentNode(const OrtFunctions& ort) {
+  return ort.minor_version >= 24;
+}
+
+// A fused node has inputs for what the bodies in it read of the graph around them.
+inline bool PassesCaptures(const OrtFunctions& ort) {
+  return ort.minor_version >= 27;
+}
 
 #if ORT_API_VERSION >= 27
 inline bool TellsEndOfInitialization(const OrtFunctions& ort) {

@@ -5,6 +5,7 @@
 
 #include "base/path_guard.h"
 #include "base/strings.h"
+#include "graph/infer_shape.h"
 
 namespace fs = std::filesystem;
 
@@ -54,6 +55,13 @@ class GraphReader {
         data_folder_(data_folder),
         model_file_(model_file) {}
 
+  // For a body of a node of `outer`; its first inputs are scalars.
+  GraphReader(const GraphReader& outer, size_t scalar_inputs)
+      : GraphReader(outer.ort_, outer.store_, outer.data_folder_, outer.model_file_) {
+    outer_ = &outer;
+    scalar_inputs_ = scalar_inputs;
+  }
+
   ImportedGraph Read(const OrtGraph* ort_graph) {
     ImportedGraph imported;
     imported.model_file = model_file_;
@@ -67,9 +75,14 @@ class GraphReader {
     for (const OrtValueInfo* value :
          List(api_, ort_graph, api_.Graph_GetNumInputs, api_.Graph_GetInputs)) {
       const ValueId input = ValueOf(value);
-      if (!(*graph_)[input].weight) graph_->inputs.push_back(input);
+      if ((*graph_)[input].weight) continue;
+      if (graph_->inputs.size() < scalar_inputs_) graph_->values[input].shape = Shape{};
+      graph_->inputs.push_back(input);
     }
-    for (const OrtNode* node : NodesOf(ort_, ort_graph)) graph_->nodes.push_back(ReadNode(node));
+    for (const OrtNode* node : NodesOf(ort_, ort_graph)) {
+      graph_->nodes.push_back(ReadNode(node));
+      InferShapes(*graph_, graph_->nodes.back());
+    }
     for (const OrtValueInfo* value :
          List(api_, ort_graph, api_.Graph_GetNumOutputs, api_.Graph_GetOutputs)) {
       graph_->outputs.push_back(ValueOf(value));
@@ -118,7 +131,18 @@ class GraphReader {
     if (value.type != DataType::kUndefined && value.type != DataType::kString && value.shape) {
       value.weight = ReadConstant(name, ort_value, value);
     }
+    const bool is_doubtful = !value.weight && value.shape == Shape{} && !KnowsUnknownRank(ort_);
+    if (is_doubtful) value.shape = OuterShape(name);
     return value;
+  }
+
+  // The shape that a value of an enclosing graph has there.
+  std::optional<Shape> OuterShape(const std::string& name) const {
+    for (const GraphReader* outer = outer_; outer != nullptr; outer = outer->outer_) {
+      const auto found = outer->values_.find(name);
+      if (found != outer->values_.end()) return (*outer->graph_)[found->second].shape;
+    }
+    return std::nullopt;
   }
 
   std::optional<Shape> ReadShape(const OrtTensorTypeAndShapeInfo* tensor) {
@@ -155,8 +179,8 @@ class GraphReader {
     size_t size = 0;
     ThrowIfFailed(api_, api_.GetTensorSizeInBytes(data, &size));
     ThrowIfFailed(api_, api_.GetTensorData(data, &bytes));
-    return std::make_shared<const Weight>(WeightInMemory(
-        name, value.type, *value.shape, ByteSpan(static_cast<const std::byte*>(bytes), size)));
+    const ByteSpan span(static_cast<const std::byte*>(bytes), size);
+    return std::make_shared<const Weight>(WeightInMemory(name, value.type, *value.shape, span));
   }
 
   std::shared_ptr<const Weight> ReadExternal(const std::string& name,
@@ -166,10 +190,16 @@ class GraphReader {
     const fs::path folder = data_folder_.empty() ? model_file_.parent_path() : data_folder_;
     const fs::path file =
         ResolveReference(folder, location, model_file_, Concat("weight '", name, "'"));
-    return std::make_shared<const Weight>(
-        WeightInFile(name, value.type, *value.shape, store_.Open(file),
-                     static_cast<uint64_t>(api_.ExternalInitializerInfo_GetFileOffset(&external)),
-                     api_.ExternalInitializerInfo_GetByteSize(&external)));
+    const int64_t offset = api_.ExternalInitializerInfo_GetFileOffset(&external);
+    if (offset < 0) {
+      throw Error(ErrorCode::kInvalidModel,
+                  Concat("weight '", name, "': found offset ", offset, " in '", file.string(),
+                         "', expected 0 or more"));
+    }
+    uint64_t length = api_.ExternalInitializerInfo_GetByteSize(&external);
+    if (length == 0) length = TensorBytes(value.type, *value.shape);  // may be left out
+    return std::make_shared<const Weight>(WeightInFile(
+        name, value.type, *value.shape, store_.Open(file), static_cast<uint64_t>(offset), length));
   }
 
   Node ReadNode(const OrtNode* ort_node) {
@@ -198,7 +228,8 @@ class GraphReader {
     std::vector<const char*> names(count);
     ThrowIfFailed(api_, api_.Node_GetSubgraphs(ort_node, bodies.data(), count, names.data()));
     for (size_t i = 0; i < count; ++i) {
-      GraphReader reader(ort_, store_, data_folder_, model_file_);
+      // A Loop's: the number of the iteration, and whether to go on.
+      GraphReader reader(*this, node.op_type == "Loop" ? 2 : 0);
       auto body = std::make_shared<const Graph>(reader.Read(bodies[i]).graph);
       node.attributes.push_back({names[i], std::move(body)});
     }
@@ -284,6 +315,8 @@ class GraphReader {
   WeightStore& store_;
   const fs::path& data_folder_;
   const fs::path& model_file_;
+  const GraphReader* outer_ = nullptr;
+  size_t scalar_inputs_ = 0;
   Graph* graph_ = nullptr;
   std::unordered_map<std::string, ValueId> values_;
 };
@@ -316,7 +349,18 @@ std::vector<std::string> OutputNames(const OrtFunctions& ort, const OrtNode* nod
 }
 
 bool IsBody(const OrtFunctions& ort, const OrtGraph* graph) {
-  return Get<const OrtNode*>(ort.api, graph, ort.api.Graph_GetParentNode) != nullptr;
+  if (Get<const OrtNode*>(ort.api, graph, ort.api.Graph_GetParentNode) != nullptr) return true;
+  if (TellsParentNode(ort)) return false;
+  if (Get<size_t>(ort.api, graph, ort.api.Graph_GetNumInputs) == 0) return true;
+  for (const OrtNode* node : NodesOf(ort, graph)) {
+    for (const OrtValueInfo* input :
+         List(ort.api, node, ort.api.Node_GetNumInputs, ort.api.Node_GetInputs)) {
+      if (input != nullptr && Get<bool>(ort.api, input, ort.api.ValueInfo_IsFromOuterScope)) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 }  // namespace tandem

@@ -36,7 +36,8 @@ NodeIds IdsOf(const OrtFunctions& ort, const std::vector<const OrtNode*>& nodes)
 std::vector<std::string> InputNames(const OrtFunctions& ort, const OrtNode* node);
 std::vector<std::string> OutputNames(const OrtFunctions& ort, const OrtNode* node);
 
-// True for the body of an If, Loop or Scan.
+// True for the body of an If, Loop or Scan. Before ONNX Runtime 1.24 a body has no parent, and is
+// known by having no inputs or reading values of an outer graph.
 bool IsBody(const OrtFunctions& ort, const OrtGraph* graph);
 
 }  // namespace tandem

@@ -19,10 +19,7 @@ struct Context {
   const RelabelledNodes& relabelled;
   const WideIntegers& wide_integers;
   const HostNodes& host_nodes;
-  const DeviceTraits& traits;
 };
-
-using Reason = std::optional<std::string>;
 
 // Every value that the node reads or makes.
 template <typename Function>
@@ -57,18 +54,6 @@ Reason Rank(const Context& context, const Node& node, NodeId /*id*/) {
   });
 }
 
-Reason RankOfInputs(const Context& context, const Node& node, NodeId /*id*/) {
-  if (context.traits.knows_unknown_rank) return std::nullopt;
-  for (ValueId value : node.inputs) {
-    if (value == kNoValue || !context.graph[value].shape->empty()) continue;
-    const auto& inputs = context.graph.inputs;
-    if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
-    return Concat("input '", context.graph[value].name,
-                  "' is a scalar or has an unknown rank, which ONNX Runtime tells from 1.24 on");
-  }
-  return std::nullopt;
-}
-
 Reason EmptyTensor(const Context& context, const Node& node, NodeId /*id*/) {
   return FirstOf(context, node, [](const Value& value) -> Reason {
     const Shape& shape = *value.shape;
@@ -82,6 +67,16 @@ Reason WideInteger(const Context& context, const Node& /*node*/, NodeId id) {
   return "64-bit or unsigned integers beyond shapes, which OpenVINO computes in 32 bits";
 }
 
+// ONNX's integers wrap around; OpenVINO's of 8 and 16 bits stay at their limits.
+Reason ShortInteger(const Context& context, const Node& node, NodeId /*id*/) {
+  static const std::set<std::string_view> arithmetic{
+      "Add", "Sub", "Mul", "Neg", "Pow", "Sum", "ReduceSum", "ReduceProd", "CumSum"};
+  if (!arithmetic.contains(node.op_type)) return std::nullopt;
+  const DataType type = context.graph[node.outputs.front()].type;
+  if (IsFloat(type) || BitWidth(type) > 16 || type == DataType::kBool) return std::nullopt;
+  return Concat("arithmetic in ", Name(type), ", which OpenVINO does not let wrap around");
+}
+
 Reason UnreadableAttribute(const Context& /*context*/, const Node& node, NodeId /*id*/) {
   for (const Attribute& attribute : node.attributes) {
     if (std::holds_alternative<Unreadable>(attribute.value)) {
@@ -91,23 +86,36 @@ Reason UnreadableAttribute(const Context& /*context*/, const Node& node, NodeId 
   return std::nullopt;
 }
 
-// MatMul over a constant that is dequantized with one scale for each *input* (or in blocks of
-// outputs): OpenVINO's CPU plugin multiplies with the wrong scales, or fails.
-Reason ScalesAlongInputs(const Context& context, const Node& node, NodeId id) {
-  if (!IsOp(node, "DequantizeLinear") || context.relabelled.Contains(id)) return std::nullopt;
+// How a node reads a dequantized constant, as far as OpenVINO's CPU plugin gets it right when there
+// is more than one scale: a right operand with scales for each output or in blocks of inputs, a
+// filter, an elementwise operand. It multiplies a matrix with scales along its inputs, or one that
+// is transposed, with the wrong ones, and gathers beyond the end of the scales.
+bool ReadsScalesRight(const Graph& graph, NodeId reader, const Node& dequantize) {
+  const Node& node = graph.nodes[reader];
+  static const std::set<std::string_view> elementwise{"Add", "Sub", "Mul", "Div", "Conv"};
+  if (elementwise.contains(node.op_type)) return true;
+  const bool is_product = (node.op_type == "MatMul" ||
+                           (node.op_type == "Gemm" && IntAttribute(node, "transB", 0) == 0)) &&
+                          Input(node, 1) == dequantize.outputs.front();
+  const bool in_blocks = IntAttribute(dequantize, "block_size", 0) > 0;
+  const bool along_first_axis = IntAttribute(dequantize, "axis", 1) == 0;
+  return is_product && in_blocks == along_first_axis;
+}
+
+Reason DequantizedConstant(const Context& context, const Node& node, NodeId id) {
+  if (node.op_type != "DequantizeLinear" || context.relabelled.Contains(id)) return std::nullopt;
+  const ValueId codes = Input(node, 0);
   const ValueId scales = Input(node, 1);
-  if (scales == kNoValue || !context.graph[scales].weight) return std::nullopt;
+  if (scales == kNoValue || !context.graph[codes].weight || !context.graph[scales].weight) {
+    return std::nullopt;
+  }
   if (ElementCount(*context.graph[scales].shape) == 1) return std::nullopt;
-  const auto is_multiplied = [&](NodeId reader) {
-    const std::string& op = context.graph.nodes[reader].op_type;
-    return op == "MatMul" || op == "Gemm" || op == "Transpose";
-  };
   const auto& readers = context.index.Consumers(node.outputs.front());
-  if (std::none_of(readers.begin(), readers.end(), is_multiplied)) return std::nullopt;
-  const bool in_blocks = IntAttribute(node, "block_size", 0) > 0;
-  const bool along_first_axis = IntAttribute(node, "axis", 1) == 0;
-  if (in_blocks == along_first_axis) return std::nullopt;
-  return "a matrix with scales along its inputs, which OpenVINO multiplies wrongly";
+  const bool all_right = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
+    return ReadsScalesRight(context.graph, reader, node);
+  });
+  if (all_right) return std::nullopt;
+  return "a dequantized constant, of which OpenVINO would use the wrong scales";
 }
 
 Reason MatMulNBits(const Context& /*context*/, const Node& node, NodeId /*id*/) {
@@ -143,11 +151,9 @@ Reason RotaryEmbedding(const Context& context, const Node& node, NodeId /*id*/) 
 using Rule = Reason (*)(const Context&, const Node&, NodeId);
 
 // In this order: later rules may rely on known ranks.
-constexpr Rule kRules[] = {ElementType,       Rank,
-                           RankOfInputs,      EmptyTensor,
-                           WideInteger,       MatMulNBits,
-                           ScalesAlongInputs, UnreadableAttribute,
-                           RotaryEmbedding,   GroupQueryAttention};
+constexpr Rule kRules[] = {
+    ElementType,         Rank,        EmptyTensor,         WideInteger,     ShortInteger,
+    DequantizedConstant, MatMulNBits, UnreadableAttribute, RotaryEmbedding, GroupQueryAttention};
 
 Reason WhyDeclined(const Context& context, NodeId id) {
   const Node& node = context.graph.nodes[id];
@@ -155,7 +161,7 @@ Reason WhyDeclined(const Context& context, NodeId id) {
     if (Reason reason = rule(context, node, id)) return reason;
   }
   for (const auto& body : Bodies(node)) {
-    for (const Reason& reason : DeclinedNodes(*body, context.traits)) {
+    for (const Reason& reason : DeclinedNodes(*body, /*has_shared_ops=*/false)) {
       if (reason) return Concat("its body: ", *reason);
     }
   }
@@ -164,14 +170,13 @@ Reason WhyDeclined(const Context& context, NodeId id) {
 
 }  // namespace
 
-std::vector<std::optional<std::string>> DeclinedNodes(const Graph& graph,
-                                                      const DeviceTraits& traits) {
+std::vector<Reason> DeclinedNodes(const Graph& graph, bool has_shared_ops) {
   const GraphIndex index(graph);
-  const RelabelledNodes relabelled(graph, index, traits.has_shared_ops);
+  const RelabelledNodes relabelled(graph, index, has_shared_ops);
   const WideIntegers wide_integers(graph, index);
   const HostNodes host_nodes(graph, index, wide_integers);
-  const Context context{graph, index, relabelled, wide_integers, host_nodes, traits};
-  std::vector<std::optional<std::string>> reasons;
+  const Context context{graph, index, relabelled, wide_integers, host_nodes};
+  std::vector<Reason> reasons;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) reasons.push_back(WhyDeclined(context, id));
   return reasons;
 }

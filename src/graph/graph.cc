@@ -1,6 +1,7 @@
 #include "graph/graph.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
 
 namespace tandem {
@@ -33,6 +34,26 @@ float FloatAttribute(const Node& node, std::string_view name, float fallback) {
 std::vector<int64_t> IntsAttribute(const Node& node, std::string_view name) {
   const auto* value = AttributeValue<std::vector<int64_t>>(node, name);
   return value == nullptr ? std::vector<int64_t>{} : *value;
+}
+
+std::optional<std::vector<int64_t>> ConstantInts(const Graph& graph, ValueId value) {
+  if (value == kNoValue || !graph[value].weight) return std::nullopt;
+  const Weight& weight = *graph[value].weight;
+  std::vector<int64_t> elements;
+  const auto read = [&]<typename T>(T element) {
+    for (size_t at = 0; at + sizeof(T) <= weight.bytes.size(); at += sizeof(T)) {
+      std::memcpy(&element, weight.bytes.data() + at, sizeof(T));
+      elements.push_back(element);
+    }
+  };
+  if (weight.type == DataType::kInt64) {
+    read(int64_t{});
+  } else if (weight.type == DataType::kInt32) {
+    read(int32_t{});
+  } else {
+    return std::nullopt;
+  }
+  return elements;
 }
 
 std::vector<std::shared_ptr<const Graph>> Bodies(const Node& node) {

@@ -117,6 +117,9 @@ int64_t IntAttribute(const Node& node, std::string_view name, int64_t fallback);
 float FloatAttribute(const Node& node, std::string_view name, float fallback);
 std::vector<int64_t> IntsAttribute(const Node& node, std::string_view name);
 
+// The elements of a constant of i32 or i64; none for all else.
+std::optional<std::vector<int64_t>> ConstantInts(const Graph& graph, ValueId value);
+
 // The bodies of If, Loop and Scan.
 std::vector<std::shared_ptr<const Graph>> Bodies(const Node& node);
 

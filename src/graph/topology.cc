@@ -1,6 +1,6 @@
 #include "graph/topology.h"
 
-#include <unordered_set>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -189,6 +189,16 @@ ProtoWriter BodyProto(const Graph& body) {
   return proto;
 }
 
+// Bodies have constants of the graph around them as their own.
+bool IsReadBesidesBodies(const Graph& graph, const GraphIndex& index, ValueId constant) {
+  const auto& readers = index.Consumers(constant);
+  return index.IsGraphOutput(constant) ||
+         std::any_of(readers.begin(), readers.end(), [&](NodeId id) {
+           const std::vector<ValueId>& inputs = graph.nodes[id].inputs;
+           return std::find(inputs.begin(), inputs.end(), constant) != inputs.end();
+         });
+}
+
 }  // namespace
 
 std::vector<WeightPlace> DefaultPlaces(const Graph& graph) {
@@ -206,13 +216,16 @@ Topology WriteTopology(const Graph& graph, const std::vector<WeightPlace>& place
   const auto add_input = [&](const std::string& name, DataType type,
                              const std::optional<Shape>& shape) {
     proto.Message(GraphProto::kInput, ValueInfo(name, type, shape));
+    topology.inputs.push_back(name);
   };
+  const GraphIndex index(graph);
   for (ValueId value : graph.inputs) {
+    if (index.Consumers(value).empty() && !index.IsGraphOutput(value)) continue;
     add_input(graph[value].name, graph[value].type, graph[value].shape);
   }
   for (ValueId value = 0; value < graph.values.size(); ++value) {
     const Value& constant = graph[value];
-    if (!constant.weight) continue;
+    if (!constant.weight || !IsReadBesidesBodies(graph, index, value)) continue;
     WeightPlace place = places[value];
     if (place == WeightPlace::kExternal && !constant.weight->file) place = WeightPlace::kInline;
     if (place == WeightPlace::kInput) {

@@ -22,10 +22,12 @@ constexpr uint64_t kInlineWeightBytes = 1024;
 constexpr std::string_view kSlotsInput = "tandem.slots";
 
 // A graph as a serialized ONNX ModelProto, without the bytes of its weights. Its inputs are those
-// of the graph, then `constants`, then, when the graph has matrices, kSlotsInput: i32 [matrices].
+// of the graph, then `constants`, then, when the graph has matrices, kSlotsInput: i32 [matrices];
+// without those that no node reads.
 struct Topology {
   std::string model;
-  std::vector<ValueId> constants;  // the weights that became inputs
+  std::vector<std::string> inputs;  // their names, in order
+  std::vector<ValueId> constants;   // the weights that became inputs
 };
 
 // `places` says for each value of the graph how it appears, if it is a constant. A node with a

@@ -15,6 +15,9 @@ bool IsWideType(DataType type) {
   return type == DataType::kInt64 || type == DataType::kUint64 || type == DataType::kUint32;
 }
 
+// Constants up to here are multiplied with sizes in good faith.
+constexpr int64_t kLargestSize = 1 << 16;
+
 // Inputs that say where something is, by operator.
 struct PositionInputs {
   std::string_view op_type;
@@ -88,16 +91,18 @@ const Names kMoveOps{
 const Names kBoundedOps{"Abs", "Clip", "Max", "Min", "ReduceMax", "ReduceMin", "Sign", "Mod"};
 const Names kCompareOps{"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"};
 
-// Whether all elements fit 32 bits. The largest and smallest 64-bit numbers stand for "to the end".
-bool IsSmallConstant(const Weight& weight) {
+// Whether the magnitude of all elements is at most `limit`. The largest and smallest 64-bit numbers
+// stand for "to the end".
+bool IsWithin(const Weight& weight, int64_t limit) {
   const auto fits = [&]<typename T>(T) {
     for (size_t i = 0; i + sizeof(T) <= weight.bytes.size(); i += sizeof(T)) {
       T value;
       std::memcpy(&value, weight.bytes.data() + i, sizeof(T));
       const bool is_end =
           value == std::numeric_limits<T>::max() || value == std::numeric_limits<T>::lowest();
-      const bool fits_32_bits = std::in_range<int32_t>(value);
-      if (!fits_32_bits && !(is_end && std::is_signed_v<T>)) return false;
+      const bool is_small =
+          std::cmp_less_equal(value, limit) && std::cmp_greater_equal(value, -limit);
+      if (!is_small && !(is_end && std::is_signed_v<T>)) return false;
     }
     return true;
   };
@@ -121,7 +126,10 @@ WideIntegers::WideIntegers(const Graph& graph, const GraphIndex& index)
   for (ValueId value = 0; value < graph.values.size(); ++value) {
     if (!IsWideType(graph[value].type)) continue;
     const auto& weight = graph[value].weight;
-    levels_[value] = weight && IsSmallConstant(*weight) ? Level::kSize : Level::kWide;
+    levels_[value] = !weight                           ? Level::kWide
+                     : IsWithin(*weight, kLargestSize) ? Level::kSize
+                     : IsWithin(*weight, INT32_MAX)    ? Level::kNarrow
+                                                       : Level::kWide;
   }
   for (const Node& node : graph.nodes) {
     for (ValueId value : node.outputs) {

@@ -10,8 +10,6 @@
 namespace tandem {
 namespace {
 
-using Reason = std::optional<std::string>;
-
 // Up to here a partition may be not worth its own.
 constexpr size_t kFewNodes = 8;
 
@@ -120,9 +118,9 @@ class Planner {
 
 }  // namespace
 
-Plan MakePlan(Runtime& runtime, Device& device, const BuildOptions& options,
-              const DeviceTraits& traits, const Graph& graph) {
-  return Planner(runtime, device, options, graph).Make(DeclinedNodes(graph, traits));
+Plan MakePlan(Runtime& runtime, Device& device, const BuildOptions& options, const Graph& graph,
+              std::vector<Reason> declined) {
+  return Planner(runtime, device, options, graph).Make(std::move(declined));
 }
 
 }  // namespace tandem

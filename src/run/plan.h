@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +17,14 @@ struct Plan {
   };
 
   std::vector<Partition> partitions;
-  std::vector<std::optional<std::string>> declined;  // by node
+  std::vector<Reason> declined;  // by node
 };
 
-// Plans by trying: what no rule declines (graph/capability.h) is partitioned and compiled. Where
-// that fails, each kind of node is compiled alone to find out which the device lacks, and the rest
-// is tried again. What the plan takes is therefore known to compile. Throws what reading the
+// Plans by trying: all nodes but the `declined` (graph/capability.h) are partitioned and compiled.
+// Where that fails, each kind of node is compiled alone to find out which the device lacks, and the
+// rest is tried again. What the plan takes is therefore known to compile. Throws what reading the
 // weights throws.
-Plan MakePlan(Runtime& runtime, Device& device, const BuildOptions& options,
-              const DeviceTraits& traits, const Graph& graph);
+Plan MakePlan(Runtime& runtime, Device& device, const BuildOptions& options, const Graph& graph,
+              std::vector<Reason> declined);
 
 }  // namespace tandem

@@ -16,7 +16,10 @@ class PlanTest : public ::testing::Test {
  protected:
   PlanTest() { options_.properties = {{"INFERENCE_PRECISION_HINT", "f32"}}; }
 
-  Plan Make(const Graph& graph) { return MakePlan(*runtime_, *cpu_, options_, {}, graph); }
+  Plan Make(const Graph& graph) {
+    return MakePlan(*runtime_, *cpu_, options_, graph,
+                    DeclinedNodes(graph, options_.has_shared_ops));
+  }
 
   std::shared_ptr<Runtime> runtime_ = Runtime::Get();
   std::shared_ptr<Device> cpu_ = runtime_->openvino().GetDevice("CPU");
@@ -54,13 +57,6 @@ TEST_F(PlanTest, AFewIntegersAreNotWorthAPartition) {
   ASSERT_EQ(plan.partitions.size(), 1u);
   EXPECT_EQ(plan.partitions[0].nodes, std::vector<NodeId>{2});
   EXPECT_THAT(*plan.declined[0], HasSubstr("few integers"));
-}
-
-TEST_F(PlanTest, AnUnknownPropertyIsAnErrorAndNoReasonToDecline) {
-  options_.properties["NO_SUCH_PROPERTY"] = "1";
-  GraphBuilder b;
-  b.Input("x").Node("Relu", {"x"}, {"y"}).Output("y");
-  EXPECT_TANDEM_ERROR(Make(b.graph()), ErrorCode::kInvalidArgument, "NO_SUCH_PROPERTY");
 }
 
 TEST_F(PlanTest, TheSameProgramTwiceSharesItsFunctionsAndWeights) {

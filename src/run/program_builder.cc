@@ -106,10 +106,11 @@ class ProgramBuilder {
       const WeightHandle handle = forms_.Plain(*function[id].weight);
       Tensor tensor = *handle->form().plain;
       tensor.owner = handle;
-      source->constants[function[id].name] = tensor;
+      source->constants[function[id].name] = std::move(tensor);
       program_.weights.emplace_back(function[id].name, handle);
     }
     source->topology = std::move(topology.model);
+    source->topology_inputs = std::move(topology.inputs);
     Program::CompiledFunction compiled{nullptr, source, key.Finish()};
     compiled.function = Compile(functions_, device_, options_.properties, compiled);
     program_.constants.insert(program_.constants.end(), constants.begin(), constants.end());

@@ -84,6 +84,14 @@ Json SessionJson(SessionLog::Id id, const SessionRecord& session, const Holders&
   return json;
 }
 
+// A report that cannot be written is no reason for another session to fail.
+void TryWrite(const std::filesystem::path& file, const std::string& report) noexcept {
+  try {
+    WriteFileAtomically(file, report);
+  } catch (const std::exception&) {  // it stays as it was
+  }
+}
+
 }  // namespace
 
 SessionLog::Id SessionLog::NewId() {
@@ -93,19 +101,16 @@ SessionLog::Id SessionLog::NewId() {
 
 void SessionLog::Set(Id session, SessionRecord record) {
   const std::lock_guard lock(mutex_);
+  const std::filesystem::path own = record.report_file;
   sessions_[session] = std::move(record);
-  WriteReportsLocked();
+  if (!own.empty()) WriteFileAtomically(own, ReportLocked());
+  WriteOtherReportsLocked(own);
 }
 
-bool SessionLog::Remove(Id session) noexcept {
+void SessionLog::Remove(Id session) noexcept {
   const std::lock_guard lock(mutex_);
   sessions_.erase(session);
-  try {
-    WriteReportsLocked();
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
+  WriteOtherReportsLocked({});
 }
 
 std::string SessionLog::Report() const {
@@ -137,14 +142,15 @@ std::string SessionLog::ReportLocked() const {
   return report.dump(1) + "\n";
 }
 
-void SessionLog::WriteReportsLocked() const {
+void SessionLog::WriteOtherReportsLocked(const std::filesystem::path& own) const {
   std::set<std::filesystem::path> files;
   for (const auto& [id, session] : sessions_) {
     if (!session.report_file.empty()) files.insert(session.report_file);
   }
+  files.erase(own);
   if (files.empty()) return;
   const std::string report = ReportLocked();
-  for (const auto& file : files) WriteFileAtomically(file, report);
+  for (const auto& file : files) TryWrite(file, report);
 }
 
 }  // namespace tandem

@@ -32,7 +32,7 @@ struct SessionRecord {
 // who shares them. Safe from any thread.
 //
 // Each file that a session names holds the report of all sessions, as of the last time that one of
-// them was set or removed.
+// them was set or removed. A file that no session names any more stays.
 class SessionLog {
  public:
   using Id = size_t;
@@ -40,18 +40,17 @@ class SessionLog {
   // A number that no session of the process had before.
   Id NewId();
 
-  // Sets what is known of a session. Throws Error(kIo) when a report cannot be written.
+  // Sets what is known of a session. Throws Error when its own report cannot be written.
   void Set(Id session, SessionRecord record);
 
-  // False when a report could not be written and stays as it was.
-  bool Remove(Id session) noexcept;
+  void Remove(Id session) noexcept;
 
   // The report as JSON; its members are described in docs/report.md.
   std::string Report() const;
 
  private:
   std::string ReportLocked() const;
-  void WriteReportsLocked() const;
+  void WriteOtherReportsLocked(const std::filesystem::path& own) const;
 
   mutable std::mutex mutex_;
   // Both guarded by mutex_.

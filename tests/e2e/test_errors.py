@@ -105,7 +105,6 @@ def test_offset_that_is_larger_than_any_file(path, data):
     assert_fails(path, f"weight '{NAME}'", data, f"has {BYTES} bytes")
 
 
-@pytest.mark.xfail(strict=True, reason="the message is only 'size overflows 64 bits': no weight, no file")
 def test_negative_offset(path, data):
     change_reference(path, offset=-4)
     assert_fails(path, f"weight '{NAME}'", data)
@@ -119,7 +118,6 @@ def test_length_that_does_not_fit_the_shape(path, data, length):
     )
 
 
-@pytest.mark.xfail(strict=True, reason="taken for a length of 0; ONNX says that the entry is optional")
 def test_length_may_be_left_out(path, weights):
     change_reference(path, length=None)
     x = np.ones((1, INPUTS), np.float32)
@@ -177,7 +175,7 @@ def refuse(path):
     assert_fails(path)
 
 
-@pytest.mark.xfail(ORT_VERSION < (1, 24), strict=True, reason="the offset is taken for an address and read")
+@pytest.mark.skipif(ORT_VERSION < (1, 24), reason="ONNX Runtime 1.23 itself reads any address, before it asks Tandem")
 def test_name_that_stands_for_memory(tmp_path, path):
     """A marker that ONNX Runtime uses itself, with the address as offset. Newer ones refuse it in files."""
     change_reference(path, location="*/_ORT_MEM_ADDR_/*", offset=4096)

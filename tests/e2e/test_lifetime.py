@@ -9,7 +9,7 @@ import onnxruntime_ep_tandem as tandem
 import pytest
 from models import chain, matrix, product, weightless
 from processes import in_process, private_megabytes
-from sessions import ORT_VERSION, Report, run, tandem_session
+from sessions import Report, run, tandem_session
 
 SIZE = 1024
 LAYERS = 4
@@ -81,12 +81,6 @@ def unregister_with_a_live_session(model, then):
         _kept.append(session)
 
 
-@pytest.mark.xfail(
-    ORT_VERSION >= (1, 24), strict=True, reason="the library is unmapped while the session still needs its code"
-)
-@pytest.mark.xfail(
-    ORT_VERSION < (1, 24), strict=False, reason="the factory is deleted while the session needs it: goes well by chance"
-)
 @pytest.mark.parametrize("then", ["release", "run", "register", "end"])
 def test_session_outlives_the_registration(tmp_path, small_model, then):
     in_process(unregister_with_a_live_session, small_model, then, folder=tmp_path)

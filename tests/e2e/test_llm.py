@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from defects import unknown_rank_is_taken_for_a_scalar
 from forms import FORM_NAMES
 from generate import ELEMENT_TYPES, Pair
 from llm import PROMPT, empty_window, feeds, used_rows, window_feeds
@@ -38,11 +37,7 @@ def assert_same_rows(found, expected, form, tolerance):
 @pytest.mark.parametrize("form", FORM_NAMES)
 @both_operators
 @every_weight_type
-def test_each_form_computes_what_the_cpu_provider_computes(
-    exports, open_session, request, rng, weights, operators, form
-):
-    if (operators, form) == ("plain", "window_prefill"):
-        request.applymarker(unknown_rank_is_taken_for_a_scalar)
+def test_each_form_computes_what_the_cpu_provider_computes(exports, open_session, rng, weights, operators, form):
     reference = cpu_session(exports.model(weights, operators, form))
     given = feeds(reference, form, rng)
     expected = run(reference, **given)
@@ -105,9 +100,9 @@ def test_layers_are_compiled_once(open_session, report, weights, form):
 @pytest.mark.parametrize(
     "form",
     [
-        pytest.param("prefill", marks=unknown_rank_is_taken_for_a_scalar),
+        "prefill",
         "decode",
-        pytest.param("dynamic", marks=unknown_rank_is_taken_for_a_scalar),
+        "dynamic",
     ],
 )
 def test_folded_layers_compute_the_same(open_session, rng, form):

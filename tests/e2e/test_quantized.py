@@ -113,7 +113,6 @@ def test_weight_that_is_not_packed(use, granularity, shape, share_weights):
     compare_with_cpu(use, granularity, shape, share_weights)
 
 
-@pytest.mark.xfail(strict=True, reason="OpenVINO takes scales of the other axis: wrong results, or memory is destroyed")
 @left_to_openvino
 @pytest.mark.parametrize(("use", "granularity"), OPENVINO_IS_WRONG)
 def test_weight_with_scales_of_the_other_axis(tmp_path, use, granularity, shape, share_weights):

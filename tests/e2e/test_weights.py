@@ -186,7 +186,6 @@ def test_data_changed_in_place_is_what_a_new_session_uses(exchangeable):
     exchangeable.assert_uses(tandem_session(exchangeable.path), weights)
 
 
-@pytest.mark.xfail(strict=True, reason="the digest of the old content is taken: inode, size and time are the same")
 def test_changed_data_with_the_old_time_is_what_a_new_session_uses(tmp_path, rng, x):
     """As archives and build systems write files: all with one time."""
     path, data = tmp_path / "model.onnx", tmp_path / DATA_FILE
