@@ -50,8 +50,11 @@ int BitWidth(DataType type) {
 }
 
 bool IsFloat(DataType type) {
-  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBfloat16 ||
-         type == DataType::kFloat64;
+  return FitsFloat32(type) || type == DataType::kFloat64;
+}
+
+bool FitsFloat32(DataType type) {
+  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBfloat16;
 }
 
 std::string_view Name(DataType type) {

@@ -38,6 +38,9 @@ int BitWidth(DataType type);
 // f32, f16, bf16 or f64.
 bool IsFloat(DataType type);
 
+// f32, f16 or bf16: f32 holds every value of theirs.
+bool FitsFloat32(DataType type);
+
 // "f32", "u4", ...
 std::string_view Name(DataType type);
 

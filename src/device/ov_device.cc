@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "device/ops/attention.h"
+#include "device/ops/rotary_embedding.h"
 #include "device/ops/shared_gather.h"
 #include "device/ops/shared_matmul.h"
 #include "device/ov_types.h"
@@ -29,18 +31,40 @@ auto Guarded(ErrorCode code, const std::string& subject, Body&& body) {
   }
 }
 
-// Turns a node "tandem.<Op>" of the topology into `Op`.
-template <typename Op>
-void AddOperator(ov::Core& core) {
+// Turns a node "tandem.<Op>" of the topology into what `make` makes of its inputs and attributes.
+template <typename Op, typename Make>
+void AddOperator(ov::Core& core, Make make) {
   const std::string type = Op::get_type_info_static().name;
   core.add_extension<Op>();
   core.add_extension(std::make_shared<ov::frontend::onnx::ConversionExtension>(
-      type, "tandem", [](const ov::frontend::NodeContext& node) -> ov::OutputVector {
-        return std::make_shared<Op>(
-                   node.get_input(0), node.get_input(1), node.get_attribute<int64_t>("argument"),
-                   node.get_attribute<int64_t>("n"), node.get_attribute<int64_t>("k"))
-            ->outputs();
+      type, "tandem", [make](const ov::frontend::NodeContext& node) -> ov::OutputVector {
+        ov::OutputVector inputs;
+        for (size_t i = 0; i < node.get_input_size(); ++i) {
+          inputs.push_back(node.get_input(static_cast<int>(i)));
+        }
+        return make(inputs, node)->outputs();
       }));
+}
+
+template <typename Op>
+void AddSharedOperator(ov::Core& core) {
+  AddOperator<Op>(core, [](const ov::OutputVector& inputs, const ov::frontend::NodeContext& node) {
+    return std::make_shared<Op>(inputs.at(0), inputs.at(1), node.get_attribute<int64_t>("argument"),
+                                node.get_attribute<int64_t>("n"), node.get_attribute<int64_t>("k"));
+  });
+}
+
+void AddOperators(ov::Core& core) {
+  AddSharedOperator<SharedMatMul>(core);
+  AddSharedOperator<SharedGather>(core);
+  AddOperator<RotaryEmbedding>(
+      core, [](const ov::OutputVector& inputs, const ov::frontend::NodeContext&) {
+        return std::make_shared<RotaryEmbedding>(inputs);
+      });
+  AddOperator<Attention>(
+      core, [](const ov::OutputVector& inputs, const ov::frontend::NodeContext& node) {
+        return std::make_shared<Attention>(inputs, node.get_attribute<float>("scale"));
+      });
 }
 
 // The front end renames a parameter that is also an output: only its place tells which it is.
@@ -260,8 +284,7 @@ class OvDevice final : public Device {
 };
 
 OpenVino::OpenVino() : state_(std::make_shared<State>()) {
-  AddOperator<SharedMatMul>(state_->core);
-  AddOperator<SharedGather>(state_->core);
+  AddOperators(state_->core);
 }
 
 OpenVino::~OpenVino() = default;

@@ -3,33 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "device/weights_bank.h"
-#include "graph/relabel.h"
-#include "graph/topology.h"
+#include "graph/lower.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/fake_function.h"
 #include "tests/support/graph_builder.h"
+#include "tests/support/openvino.h"
 #include "tests/support/random_matrix.h"
 
 namespace tandem {
 namespace {
-
-OpenVino& TheOpenVino() {
-  static auto* const openvino = new OpenVino();
-  return *openvino;
-}
-
-const Properties kExact{{"INFERENCE_PRECISION_HINT", "f32"}};
-
-FunctionSource SourceOf(const Graph& graph) {
-  FunctionSource source;
-  Topology topology = WriteTopology(graph, DefaultPlaces(graph));
-  source.topology = std::move(topology.model);
-  source.topology_inputs = std::move(topology.inputs);
-  for (ValueId value : graph.inputs) source.inputs.push_back(graph[value].name);
-  for (ValueId value : graph.outputs) source.outputs.push_back(graph[value].name);
-  if (!graph.matrices.empty()) source.inputs.emplace_back(kSlotsInput);
-  return source;
-}
 
 class OvDeviceTest : public ::testing::Test {
  protected:
@@ -173,7 +155,7 @@ class SharedOpsTest : public OvDeviceTest {
     b.Result("x", DataType::kFloat32, Shape{rows, 64});
     b.Result("y", DataType::kFloat32, Shape{rows, 80});
     b.Node("Gather", {"table", "ids"}, {"x"}).Node("MatMul", {"x", "w"}, {"y"}).Output("y");
-    return Compile(SourceOf(RelabelWeights(b.graph())));
+    return Compile(SourceOf(Lower(b.graph())));
   }
 
   static Tensor Ids(const std::vector<int64_t>& values) {

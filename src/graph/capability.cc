@@ -6,7 +6,7 @@
 
 #include "base/strings.h"
 #include "graph/host_nodes.h"
-#include "graph/relabel.h"
+#include "graph/lower.h"
 #include "graph/wide_integers.h"
 
 namespace tandem {
@@ -16,7 +16,7 @@ namespace {
 struct Context {
   const Graph& graph;
   const GraphIndex& index;
-  const RelabelledNodes& relabelled;
+  const LoweredNodes& lowered;
   const WideIntegers& wide_integers;
   const HostNodes& host_nodes;
 };
@@ -103,7 +103,7 @@ bool ReadsScalesRight(const Graph& graph, NodeId reader, const Node& dequantize)
 }
 
 Reason DequantizedConstant(const Context& context, const Node& node, NodeId id) {
-  if (node.op_type != "DequantizeLinear" || context.relabelled.Contains(id)) return std::nullopt;
+  if (node.op_type != "DequantizeLinear" || context.lowered.Contains(id)) return std::nullopt;
   const ValueId codes = Input(node, 0);
   const ValueId scales = Input(node, 1);
   if (scales == kNoValue || !context.graph[codes].weight || !context.graph[scales].weight) {
@@ -172,10 +172,10 @@ Reason WhyDeclined(const Context& context, NodeId id) {
 
 std::vector<Reason> DeclinedNodes(const Graph& graph, bool has_shared_ops) {
   const GraphIndex index(graph);
-  const RelabelledNodes relabelled(graph, index, has_shared_ops);
+  const LoweredNodes lowered(graph, index, has_shared_ops);
   const WideIntegers wide_integers(graph, index);
   const HostNodes host_nodes(graph, index, wide_integers);
-  const Context context{graph, index, relabelled, wide_integers, host_nodes};
+  const Context context{graph, index, lowered, wide_integers, host_nodes};
   std::vector<Reason> reasons;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) reasons.push_back(WhyDeclined(context, id));
   return reasons;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/relabel.h"
+#include "graph/lower.h"
 #include "tests/support/graph_builder.h"
 
 namespace tandem {
@@ -35,7 +35,7 @@ class Layers {
     b_.Node("Exp", {"x" + std::to_string(layers)}, {"logits"}).Output("logits");
   }
 
-  Graph Relabelled() { return RelabelWeights(b_.graph()); }
+  Graph Lowered() { return Lower(b_.graph()); }
 
  private:
   const Shape shape_{4, 32};
@@ -45,7 +45,7 @@ class Layers {
 constexpr FoldLimits kSmall{.min_repeats = 2, .min_nodes = 3};
 
 TEST(Fold, LayersBecomeOneFunctionCalledOnceForEach) {
-  const Graph graph = Layers(5).Relabelled();
+  const Graph graph = Layers(5).Lowered();
   const CallGraph folded = FoldRepeats(graph, kSmall);
   ASSERT_EQ(folded.functions.size(), 3u);
   ASSERT_EQ(folded.calls.size(), 7u);
@@ -56,7 +56,7 @@ TEST(Fold, LayersBecomeOneFunctionCalledOnceForEach) {
 }
 
 TEST(Fold, EachCallHasItsOwnWeightsAndValues) {
-  const Graph graph = Layers(4).Relabelled();
+  const Graph graph = Layers(4).Lowered();
   const CallGraph folded = FoldRepeats(graph, kSmall);
   const Graph& body = folded.functions[1];
   for (int layer = 0; layer < 4; ++layer) {
@@ -79,7 +79,7 @@ TEST(Fold, EachCallHasItsOwnWeightsAndValues) {
 }
 
 TEST(Fold, OneValueCrossesFromLayerToLayer) {
-  const Graph graph = Layers(6).Relabelled();
+  const Graph graph = Layers(6).Lowered();
   const CallGraph folded = FoldRepeats(graph, kSmall);
   const Graph& body = folded.functions[1];
   EXPECT_EQ(body.outputs.size(), 2u)
@@ -87,7 +87,7 @@ TEST(Fold, OneValueCrossesFromLayerToLayer) {
 }
 
 TEST(Fold, CallsMakeWhatTheGraphReturns) {
-  const Graph graph = Layers(3).Relabelled();
+  const Graph graph = Layers(3).Lowered();
   const CallGraph folded = FoldRepeats(graph, kSmall);
   std::vector<std::string> made;
   for (const FunctionCall& call : folded.calls) {
@@ -101,20 +101,20 @@ TEST(Fold, CallsMakeWhatTheGraphReturns) {
 }
 
 TEST(Fold, ALayerOfAnotherKindIsNotPartOfIt) {
-  const Graph graph = Layers(9, /*odd_layer=*/8).Relabelled();
+  const Graph graph = Layers(9, /*odd_layer=*/8).Lowered();
   const CallGraph folded = FoldRepeats(graph, kSmall);
   EXPECT_EQ(folded.calls.size(), 2u + 8u);
 }
 
 TEST(Fold, AnInterruptedRunFoldsItsLongerPart) {
   // Layers 0 and 1, another, then 3 to 7: the first two stay in the prologue.
-  const Graph graph = Layers(8, /*odd_layer=*/2).Relabelled();
+  const Graph graph = Layers(8, /*odd_layer=*/2).Lowered();
   const CallGraph folded = FoldRepeats(graph, kSmall);
   EXPECT_EQ(folded.calls.size(), 2u + 5u);
 }
 
 TEST(Fold, LimitsDecideWhatIsWorthIt) {
-  const Graph graph = Layers(3).Relabelled();
+  const Graph graph = Layers(3).Lowered();
   EXPECT_EQ(FoldRepeats(graph, {.min_repeats = 4, .min_nodes = 3}).functions.size(), 1u);
   EXPECT_EQ(FoldRepeats(graph, {.min_repeats = 2, .min_nodes = 8}).functions.size(), 1u);
   EXPECT_EQ(FoldRepeats(graph, {.min_repeats = 2, .min_nodes = 3, .max_argument_bytes = 16})

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "base/half.h"
+
 namespace tandem {
 namespace {
 
@@ -54,6 +56,26 @@ std::optional<std::vector<int64_t>> ConstantInts(const Graph& graph, ValueId val
     return std::nullopt;
   }
   return elements;
+}
+
+std::optional<float> ConstantFloat(const Graph& graph, ValueId value) {
+  if (value == kNoValue || !graph[value].weight) return std::nullopt;
+  const Weight& weight = *graph[value].weight;
+  if (ElementCount(weight.shape) != 1) return std::nullopt;
+  const auto read = [&]<typename T>(T bits) {
+    std::memcpy(&bits, weight.bytes.data(), sizeof(T));
+    return bits;
+  };
+  switch (weight.type) {
+    case DataType::kFloat32:
+      return read(0.0F);
+    case DataType::kFloat16:
+      return HalfToFloat(read(uint16_t{}));
+    case DataType::kBfloat16:
+      return Bfloat16ToFloat(read(uint16_t{}));
+    default:
+      return std::nullopt;
+  }
 }
 
 std::vector<std::shared_ptr<const Graph>> Bodies(const Node& node) {

@@ -120,6 +120,9 @@ std::vector<int64_t> IntsAttribute(const Node& node, std::string_view name);
 // The elements of a constant of i32 or i64; none for all else.
 std::optional<std::vector<int64_t>> ConstantInts(const Graph& graph, ValueId value);
 
+// The only element of a constant of f32, f16 or bf16; none for all else.
+std::optional<float> ConstantFloat(const Graph& graph, ValueId value);
+
 // The bodies of If, Loop and Scan.
 std::vector<std::shared_ptr<const Graph>> Bodies(const Node& node);
 

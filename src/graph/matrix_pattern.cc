@@ -7,10 +7,6 @@
 namespace tandem {
 namespace {
 
-bool IsMatrixType(DataType type) {
-  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBfloat16;
-}
-
 bool IsCodeType(DataType type) {
   return type == DataType::kInt8 || type == DataType::kUint8 || type == DataType::kInt4 ||
          type == DataType::kUint4;
@@ -40,7 +36,7 @@ const MatrixPatterns::Stored* MatrixPatterns::Find(ValueId value) const {
 
 std::optional<MatrixPatterns::Stored> MatrixPatterns::FromConstant(const Value& value) const {
   const auto& weight = value.weight;
-  if (!weight || weight->shape.size() != 2 || !IsMatrixType(weight->type)) return std::nullopt;
+  if (!weight || weight->shape.size() != 2 || !FitsFloat32(weight->type)) return std::nullopt;
   if (weight->bytes.size() < kInlineWeightBytes) return std::nullopt;
   Stored stored;
   stored.rows = weight->shape[0];
@@ -68,7 +64,7 @@ std::optional<MatrixPatterns::Stored> MatrixPatterns::FromNode(const Node& node)
   if (IsOp(node, "Cast")) {
     // Exact only from a shorter float to f32.
     const bool widens = graph_[node.outputs.front()].type == DataType::kFloat32 &&
-                        IsMatrixType(graph_[node.inputs.front()].type);
+                        FitsFloat32(graph_[node.inputs.front()].type);
     if (widens) return *input;
   }
   return std::nullopt;
@@ -86,7 +82,7 @@ std::optional<MatrixPatterns::Stored> MatrixPatterns::FromDequantizeLinear(const
     return std::nullopt;
   }
   if (Input(node, 2) != kNoValue && !zero_points) return std::nullopt;
-  if (!IsMatrixType(scales->type) || codes->bytes.size() < kInlineWeightBytes) return std::nullopt;
+  if (!FitsFloat32(scales->type) || codes->bytes.size() < kInlineWeightBytes) return std::nullopt;
 
   Stored stored;
   stored.rows = codes->shape[0];
@@ -202,7 +198,7 @@ std::optional<MatrixUse> MatrixPatterns::MatchMatMulNBits(const Node& node) cons
   const auto has_bytes = [](const Weight& weight, int64_t bytes) {
     return weight.bytes.size() == static_cast<uint64_t>(bytes);
   };
-  if (!has_bytes(*codes, matrix.n * blocks * block / per_byte) || !IsMatrixType(scales->type) ||
+  if (!has_bytes(*codes, matrix.n * blocks * block / per_byte) || !FitsFloat32(scales->type) ||
       ElementCount(scales->shape) != static_cast<uint64_t>(matrix.n * blocks)) {
     return std::nullopt;
   }

@@ -16,7 +16,7 @@ struct MatrixUse {
 };
 
 // Finds, for each value of a graph, whether it is a weight matrix, and for each node whether it
-// uses one. relabel.h lists what is recognized. Reads the graph while it is constructed and in
+// uses one. lower.h lists what is recognized. Reads the graph while it is constructed and in
 // Match; the graph's nodes must stay as they are in between.
 class MatrixPatterns {
  public:

@@ -254,7 +254,10 @@ Topology WriteTopology(const Graph& graph, const std::vector<WeightPlace>& place
     model.Message(ModelProto::kOpsetImport, opset);
   };
   for (const Opset& opset : graph.opsets) add_opset(opset.domain, opset.version);
-  if (!graph.matrices.empty()) add_opset(kTandemDomain, kTandemOpsetVersion);
+  const bool has_own_ops =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                  [](const Node& node) { return node.domain == kTandemDomain; });
+  if (has_own_ops) add_opset(kTandemDomain, kTandemOpsetVersion);
   topology.model = model.Take();
   return topology;
 }

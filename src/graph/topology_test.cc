@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "graph/relabel.h"
+#include "graph/lower.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/temp_dir.h"
@@ -78,7 +78,7 @@ TEST(Topology, SharedOpsReadTheSlots) {
   GraphBuilder b;
   b.Input("x", DataType::kFloat32, Shape{4, 64}).Constant("w", DataType::kFloat32, {64, 96});
   b.Result("y", DataType::kFloat32, Shape{4, 96}).Node("MatMul", {"x", "w"}, {"y"}).Output("y");
-  const Graph graph = RelabelWeights(b.graph());
+  const Graph graph = Lower(b.graph());
   const Topology topology = WriteTopology(graph, DefaultPlaces(graph));
   EXPECT_TRUE(topology.constants.empty());
   for (const char* part : {"SharedMatMul", "tandem.slots", "argument"}) {

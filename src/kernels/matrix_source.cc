@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "base/strings.h"
-#include "kernels/half.h"
 
 namespace tandem {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "base/strings.h"
-#include "kernels/half.h"
 
 namespace tandem {
 namespace {

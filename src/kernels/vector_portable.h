@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/half.h"
+#include "base/half.h"
 #include "kernels/vector.h"
 
 // 16 floats; kernels/vector.h says what they can do.

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
-#include "graph/relabel.h"
+#include "graph/lower.h"
 #include "graph/topology.h"
 #include "run/host_function.h"
 #include "run/weight_forms.h"
@@ -238,7 +238,7 @@ class ProgramBuilder {
 
 std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
                                             const BuildOptions& options, const Graph& partition) {
-  const Graph graph = options.has_shared_ops ? RelabelWeights(partition) : partition;
+  const Graph graph = options.has_shared_ops ? Lower(partition) : partition;
   ProgramBuilder builder(runtime, device, options, graph);
   if (options.has_shared_ops && options.folds) {
     const CallGraph folded = FoldRepeats(graph, options.fold_limits);

@@ -1,23 +1,30 @@
-#include "graph/relabel.h"
+#include "graph/lower.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 
-#include "base/strings.h"
+#include "graph/attention_pattern.h"
 #include "graph/matrix_pattern.h"
 
 namespace tandem {
 namespace {
 
 // Rewrites node by node into a copy of the graph.
-class Relabeller {
+class Lowering {
  public:
-  explicit Relabeller(const Graph& graph) : patterns_(graph), graph_(graph) {
+  explicit Lowering(const Graph& graph) : graph_(graph) {
+    const MatrixPatterns matrices(graph);
+    const GraphIndex index(graph);
     graph_.nodes.clear();
     for (const Node& node : graph.nodes) {
-      if (const auto use = patterns_.Match(node)) {
-        Replace(node, *use);
+      if (const auto matrix = matrices.Match(node)) {
+        Replace(node, *matrix);
+      } else if (const auto rotary = MatchRotaryEmbedding(graph, index, node)) {
+        Replace(node, "RotaryEmbedding", {rotary->x, rotary->cos, rotary->sin}, {});
+      } else if (const auto attention = MatchAttention(graph, index, node)) {
+        std::vector<ValueId> inputs{attention->q, attention->k, attention->v};
+        if (attention->bias != kNoValue) inputs.push_back(attention->bias);
+        Replace(node, "Attention", inputs, {{"scale", attention->scale}});
       } else {
         graph_.nodes.push_back(node);
       }
@@ -31,25 +38,49 @@ class Relabeller {
 
  private:
   void Replace(const Node& node, const MatrixUse& use) {
-    const ValueId result = node.outputs.front();
-    const DataType type = graph_[result].type;
     const bool adds_bias = use.bias != kNoValue;
-
-    Node shared;
-    shared.domain = kTandemDomain;
-    shared.op_type = use.is_gather ? "SharedGather" : "SharedMatMul";
-    shared.name = node.name;
+    const ValueId made = Float32Result(node);
+    Node shared = TandemNode(node, use.is_gather ? "SharedGather" : "SharedMatMul");
     shared.inputs = {use.is_gather ? use.activation : AsFloat32(use.activation)};
     shared.matrix = graph_.matrices.size();
     graph_.matrices.push_back(use.matrix);
-    ValueId product = result;
-    if (type != DataType::kFloat32) product = NewValue(result, "/f32", DataType::kFloat32);
-    ValueId unbiased = adds_bias ? NewValue(result, "/product", DataType::kFloat32) : product;
-    shared.outputs = {unbiased};
+    ValueId product = made;
+    if (adds_bias) product = NewValue(node.outputs.front(), "/product", DataType::kFloat32);
+    shared.outputs = {product};
     graph_.nodes.push_back(std::move(shared));
+    if (adds_bias) Append("Add", {product, AsFloat32(use.bias)}, made, node.name + "/bias");
+    CastTo(node.outputs.front(), made);
+  }
 
-    if (adds_bias) Append("Add", {unbiased, AsFloat32(use.bias)}, product, node.name + "/bias");
-    if (product != result) AppendCast(product, result);
+  // All of whose inputs are float tensors.
+  void Replace(const Node& node, const std::string& op_type, const std::vector<ValueId>& inputs,
+               std::vector<Attribute> attributes) {
+    Node fused = TandemNode(node, op_type);
+    for (ValueId input : inputs) fused.inputs.push_back(AsFloat32(input));
+    fused.attributes = std::move(attributes);
+    const ValueId made = Float32Result(node);
+    fused.outputs = {made};
+    graph_.nodes.push_back(std::move(fused));
+    CastTo(node.outputs.front(), made);
+  }
+
+  static Node TandemNode(const Node& replaced, const std::string& op_type) {
+    Node node;
+    node.domain = kTandemDomain;
+    node.op_type = op_type;
+    node.name = replaced.name;
+    return node;
+  }
+
+  // What to make in f32 in place of the node's result: itself, or what CastTo will cast.
+  ValueId Float32Result(const Node& node) {
+    const ValueId result = node.outputs.front();
+    if (graph_[result].type == DataType::kFloat32) return result;
+    return NewValue(result, "/f32", DataType::kFloat32);
+  }
+
+  void CastTo(ValueId result, ValueId made) {
+    if (made != result) AppendCast(made, result);
   }
 
   // `value` as f32; the same Cast for all who ask.
@@ -109,33 +140,32 @@ class Relabeller {
     }
   }
 
-  MatrixPatterns patterns_;
   Graph graph_;
   std::unordered_map<ValueId, ValueId> as_float32_;
 };
 
 }  // namespace
 
-Graph RelabelWeights(const Graph& graph) {
-  return Relabeller(graph).Take();
+Graph Lower(const Graph& graph) {
+  return Lowering(graph).Take();
 }
 
-RelabelledNodes::RelabelledNodes(const Graph& graph, const GraphIndex& index, bool has_shared_ops)
-    : relabelled_(graph.nodes.size()) {
+LoweredNodes::LoweredNodes(const Graph& graph, const GraphIndex& index, bool has_shared_ops)
+    : lowered_(graph.nodes.size()) {
   if (!has_shared_ops) return;
   const MatrixPatterns patterns(graph);
   // Readers come after what they read, so their verdict is there first when walking backwards.
   for (NodeId id = static_cast<NodeId>(graph.nodes.size()); id-- > 0;) {
     const Node& node = graph.nodes[id];
     if (patterns.Match(node)) {
-      relabelled_[id] = true;
+      lowered_[id] = true;
       continue;
     }
     const ValueId output = node.outputs.empty() ? kNoValue : node.outputs.front();
     if (output == kNoValue || index.IsGraphOutput(output) || !patterns.IsMatrix(output)) continue;
     const auto& readers = index.Consumers(output);
-    relabelled_[id] = !readers.empty() && std::all_of(readers.begin(), readers.end(),
-                                                      [&](NodeId r) { return relabelled_[r]; });
+    lowered_[id] = !readers.empty() && std::all_of(readers.begin(), readers.end(),
+                                                   [&](NodeId r) { return lowered_[r]; });
   }
 }
 

@@ -1,0 +1,34 @@
+#include "device/ops/broadcast.h"
+
+#include "base/error.h"
+#include "base/strings.h"
+
+namespace tandem {
+
+BroadcastRows::BroadcastRows(const ov::Node& op, const ov::Tensor& tensor, const ov::Shape& shape)
+    : data_(tensor.data<const float>()) {
+  const ov::Shape& own = tensor.get_shape();
+  bool fits = own.size() <= shape.size() && own.back() == shape.back();
+  uint64_t stride = own.back();
+  for (size_t i = 1; fits && i < shape.size(); ++i) {
+    const uint64_t size = i < own.size() ? own[own.size() - 1 - i] : 1;
+    const uint64_t full = shape[shape.size() - 1 - i];
+    fits = size == 1 || size == full;
+    axes_.push_back({full, size == 1 ? 0 : stride});
+    stride *= size;
+  }
+  if (fits) return;
+  throw Error(ErrorCode::kInvalidArgument, Concat(op.get_friendly_name(), ": found ", own,
+                                                  ", expected what broadcasts to ", shape));
+}
+
+const float* BroadcastRows::Row(uint64_t row) const {
+  uint64_t offset = 0;
+  for (const Axis& axis : axes_) {
+    offset += row % axis.size * axis.stride;
+    row /= axis.size;
+  }
+  return data_ + offset;
+}
+
+}  // namespace tandem

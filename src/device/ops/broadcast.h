@@ -1,0 +1,32 @@
+#pragma once
+
+#include <openvino/core/node.hpp>
+#include <openvino/runtime/tensor.hpp>
+#include <vector>
+
+namespace tandem {
+
+// The rows (along the last axis) of an f32 tensor as they repeat over a larger shape
+// (https://numpy.org/doc/stable/user/basics.broadcasting.html). Borrows the tensor's memory.
+class BroadcastRows {
+ public:
+  // Throws Error(kInvalidArgument), naming `op`, when the tensor does not broadcast to `shape`.
+  BroadcastRows(const ov::Node& op, const ov::Tensor& tensor, const ov::Shape& shape);
+
+  // Row `row` of all rows of the larger shape.
+  const float* Row(uint64_t row) const;
+
+  // From one row to the next along the last axis but one; 0 where it repeats. In elements.
+  uint64_t stride() const { return axes_.front().stride; }
+
+ private:
+  struct Axis {
+    uint64_t size;    // of the larger shape
+    uint64_t stride;  // in elements of the tensor; 0 where it repeats
+  };
+
+  const float* data_;
+  std::vector<Axis> axes_;  // all but the last, from the end
+};
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "graph/graph.h"
+
+namespace tandem {
+
+// Rewrites nodes into Tandem's own operators, of domain "tandem" and in f32.
+//
+// Those that read weight matrices get the matrix as an argument instead of as a tensor:
+//
+//   SharedMatMul(x [..., k]) -> [..., n]
+//   SharedGather(indices int [...]) -> [..., k]
+//
+// Taken are MatMul, Gemm (x not transposed, alpha = beta = 1), com.microsoft MatMulNBits (4 and 8
+// bits, no g_idx) and Gather along axis 0, when the weight is a matrix of f32, f16 or bf16, or one
+// of i8, u8, i4 or u4 through DequantizeLinear (per tensor, per channel or in blocks, along either
+// axis), and reaches the node directly or through Transpose, Identity and widening Casts. Whatever
+// only served the weight disappears. Small matrices stay as they are (kInlineWeightBytes).
+//
+// What attention_pattern.h recognizes becomes one node, which takes a fraction of the memory that
+// the device needs for its parts:
+//
+//   RotaryEmbedding(x, cos, sin) -> like x
+//   Attention(q, k, v[, bias]) -> like q      attribute scale
+Graph Lower(const Graph& graph);
+
+// Which nodes Lower replaces on account of a weight, or makes disappear, so that nobody else has to
+// be able to compute them.
+class LoweredNodes {
+ public:
+  // None, unless `has_shared_ops`.
+  LoweredNodes(const Graph& graph, const GraphIndex& index, bool has_shared_ops);
+
+  bool Contains(NodeId node) const { return lowered_[node]; }
+
+ private:
+  std::vector<bool> lowered_;
+};
+
+}  // namespace tandem
