@@ -111,7 +111,7 @@ struct Heads {
         b.Node("Unsqueeze", {*x, "two"}, {*x + "5"})
             .Node("Expand", {*x + "5", "expand"}, {*x + "5r"});
         b.Node("Reshape", {*x + "5r", "join"}, {*x + "r"});
-        *x += "r";
+        *x += 'r';
       }
     }
     b.Result("kt", type, Shape{batch, 6, q_size, 7}).Result("scores", type, Shape{batch, 6, 5, 7});

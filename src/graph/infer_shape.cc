@@ -108,7 +108,7 @@ class Inference {
     if (op == "Size") return Shape{};
     if (op == "Range") return Unknown(1);
     if (op == "ConstantOfShape") return Requested(0);
-    const MaybeShape first = ShapeOf(0);
+    MaybeShape first = ShapeOf(0);
     if (!first) return std::nullopt;
     if (kSameShape.contains(op)) return first;
     if (kElementwise.contains(op)) return Elementwise();

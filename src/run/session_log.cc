@@ -84,11 +84,13 @@ Json SessionJson(SessionLog::Id id, const SessionRecord& session, const Holders&
   return json;
 }
 
-// A report that cannot be written is no reason for another session to fail.
-void TryWrite(const std::filesystem::path& file, const std::string& report) noexcept {
+// Whether it could: a report that stays as it was is no reason for another session to fail.
+bool TryWrite(const std::filesystem::path& file, const std::string& report) noexcept {
   try {
     WriteFileAtomically(file, report);
-  } catch (const std::exception&) {  // it stays as it was
+    return true;
+  } catch (const std::exception&) {
+    return false;
   }
 }
 
