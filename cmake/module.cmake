@@ -19,8 +19,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(tandem_flags INTERFACE -Wno-restrict)  # GCC bug 105651
 endif()
 if(TANDEM_SANITIZE)
+  # GCC's own documentation: with sanitizers, these warnings are often false.
   target_compile_options(tandem_flags INTERFACE -fsanitize=${TANDEM_SANITIZE} -fno-sanitize-recover=all
-                                                -fno-omit-frame-pointer)
+                                                -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   target_link_options(tandem_flags INTERFACE -fsanitize=${TANDEM_SANITIZE})
 endif()
 
