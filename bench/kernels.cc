@@ -49,7 +49,7 @@ void BM_MatMul(benchmark::State& state, Isa isa, DataType type, uint64_t m) {
   const auto rate = [&](double amount) {
     return benchmark::Counter(amount * share, benchmark::Counter::kIsIterationInvariantRate);
   };
-  state.counters["weights_bytes"] = rate(static_cast<double>(weights.front().bytes()));
+  state.counters["weights_bytes"] = rate(static_cast<double>(weights.front().bytes().size()));
   state.counters["macs"] = rate(static_cast<double>(m * kOutputs * kInputs));
 }
 

@@ -1,10 +1,12 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -38,12 +40,19 @@ class FileDescriptor {
                            "': ", std::generic_category().message(number)));
 }
 
+constexpr int64_t kSecond = 1'000'000'000;  // in nanoseconds
+constexpr std::string_view kTemporarySuffix = ".XXXXXX";
+
+std::filesystem::path FolderOf(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
 FileIdentity IdentityOf(const struct stat& info, const std::filesystem::path& path) {
   if (!S_ISREG(info.st_mode)) {
     throw Error(ErrorCode::kIo, Concat("'", path.string(), "' is not a regular file"));
   }
   const auto nanoseconds = [](const struct timespec& time) {
-    return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
+    return time.tv_sec * kSecond + time.tv_nsec;
   };
   return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), nanoseconds(info.st_mtim),
           nanoseconds(info.st_ctim)};
@@ -89,24 +98,68 @@ std::string ReadTextFile(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()};
 }
 
-void WriteFileAtomically(const std::filesystem::path& path, std::string_view content) {
-  std::string temporary = path.string() + ".XXXXXX";
-  const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.get() < 0) ThrowSystemError("create a file beside", path);
-  try {
-    while (!content.empty()) {
-      const ssize_t written = ::write(file.get(), content.data(), content.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) ThrowSystemError("write", temporary);
-      content.remove_prefix(static_cast<size_t>(written));
-    }
-    if (::fchmod(file.get(), 0644) != 0) ThrowSystemError("set the mode of", temporary);
-    if (::fsync(file.get()) != 0) ThrowSystemError("sync", temporary);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) ThrowSystemError("replace", path);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(Concat(path_.string(), kTemporarySuffix)) {
+  file_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  if (file_ < 0) ThrowSystemError("create a file beside", path_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  ::close(file_);
+}
+
+void AtomicFile::Write(ByteSpan bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) ThrowSystemError("write", temporary_);
+    bytes = bytes.subspan(static_cast<size_t>(written));
   }
+}
+
+void AtomicFile::Commit(std::optional<int64_t> mtime_ns) {
+  if (::fchmod(file_, 0644) != 0) ThrowSystemError("set the mode of", temporary_);
+  if (mtime_ns) {
+    const struct timespec time{*mtime_ns / kSecond, *mtime_ns % kSecond};
+    const std::array<struct timespec, 2> times{time, time};
+    if (::futimens(file_, times.data()) != 0) ThrowSystemError("set the time of", temporary_);
+  }
+  if (::fsync(file_) != 0) ThrowSystemError("sync", temporary_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) ThrowSystemError("replace", path_);
+  temporary_.clear();
+}
+
+void AtomicFile::RemoveLeftovers(const std::filesystem::path& path) {
+  const std::string start = path.filename().string() + ".";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(FolderOf(path), ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(start) &&
+        name.size() == path.filename().string().size() + kTemporarySuffix.size()) {
+      std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+}
+
+FolderLock::FolderLock(const std::filesystem::path& folder) {
+  file_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file_ < 0) ThrowSystemError("open", folder);
+  while (::flock(file_, LOCK_EX) != 0) {
+    if (errno == EINTR) continue;
+    ::close(file_);
+    ThrowSystemError("lock", folder);
+  }
+}
+
+FolderLock::~FolderLock() {
+  ::close(file_);
+}
+
+void WriteFileAtomically(const std::filesystem::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.Write(std::as_bytes(std::span(content)));
+  file.Commit();
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -59,8 +60,48 @@ class MappedFile {
 // The content of a text file. Throws as MappedFile::Open.
 std::string ReadTextFile(const std::filesystem::path& path);
 
-// Replaces `path` by a file that holds `content`: readers see the old file or the new one, never a
-// part. Throws Error(kIo); the old file is then as it was.
+// A new content of a file, which appears at its path whole or not at all: readers see the old file
+// or the new one, never a part. What the system refuses is an Error(kIo); the old file is then as
+// it was.
+class AtomicFile {
+ public:
+  // Creates a temporary file beside `path`; its name is that of `path` with a dot and six
+  // characters.
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();  // without Commit: as if nothing had been
+
+  void Write(ByteSpan bytes);
+
+  // Waits until the content is on the disk, then puts it in place. `mtime_ns` becomes the time of
+  // its modification, if it is given.
+  void Commit(std::optional<int64_t> mtime_ns = std::nullopt);
+
+  // Deletes temporary files for `path` whose process was killed. Nobody may be writing it.
+  static void RemoveLeftovers(const std::filesystem::path& path);
+
+ private:
+  std::filesystem::path path_;
+  std::string temporary_;  // empty once it is in place
+  int file_ = -1;
+};
+
+// Keeps other holders for the same folder waiting, in this process and in others. Nothing is
+// created in the folder.
+class FolderLock {
+ public:
+  // Throws Error(kNotFound) or Error(kIo).
+  explicit FolderLock(const std::filesystem::path& folder);
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock();
+
+ private:
+  int file_ = -1;
+};
+
+// Replaces `path` by a file that holds `content`, as AtomicFile.
 void WriteFileAtomically(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace tandem

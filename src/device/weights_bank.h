@@ -16,10 +16,13 @@ struct WeightForm {
   std::optional<Tensor> plain;         // the bytes of the file, mapped or copied
   std::optional<PackedMatrix> packed;  // the layout of the CPU kernels
 
+  // Of content and form: under which the bank has it.
+  Digest key;
+
   // Memory that this form takes for itself: 0 for a mapped file.
   uint64_t private_bytes = 0;
 
-  uint64_t bytes() const { return plain ? plain->bytes() : packed->bytes(); }
+  uint64_t bytes() const { return plain ? plain->bytes() : packed->bytes().size(); }
 };
 
 // A form with its number. Operators refer to weights by number, because that can be an input of a

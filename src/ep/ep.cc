@@ -1,5 +1,6 @@
 #include "ep/ep.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/memory.h"
@@ -20,6 +21,7 @@ BuildOptions BuildOptionsFor(const EpSettings& settings) {
     build.fold_limits.min_nodes = 2;
   }
   build.properties = PropertiesFor(settings.options, settings.device);
+  build.is_self_contained = settings.context.enabled;
   return build;
 }
 
@@ -42,6 +44,8 @@ Ep::Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings set
   OrtEp::GetCapability = GetCapabilityImpl;
   OrtEp::Compile = CompileImpl;
   ReleaseNodeComputeInfos = ReleaseNodeComputeInfosImpl;
+  GetCompiledModelCompatibilityInfo = GetCompiledModelCompatibilityInfoImpl;
+  compatibility_info_ = CompatibilityInfo(settings_.device);
 #if ORT_API_VERSION >= 24
   IsConcurrentRunSupported = IsConcurrentRunSupportedImpl;
 #endif
@@ -76,9 +80,15 @@ OrtStatus* ORT_API_CALL Ep::GetCapabilityImpl(OrtEp* self, const OrtGraph* graph
 OrtStatus* ORT_API_CALL Ep::CompileImpl(OrtEp* self, const OrtGraph** graphs,
                                         const OrtNode** fused_nodes, size_t count,
                                         OrtNodeComputeInfo** compute_infos,
-                                        OrtNode** /*ep_context_nodes*/) noexcept {
+                                        OrtNode** context_nodes) noexcept {
   auto& ep = *static_cast<Ep*>(self);
-  return Guarded(ep.ort_.api, [&] { ep.Compile(graphs, fused_nodes, count, compute_infos); });
+  return Guarded(ep.ort_.api,
+                 [&] { ep.Compile(graphs, fused_nodes, count, compute_infos, context_nodes); });
+}
+
+const char* ORT_API_CALL Ep::GetCompiledModelCompatibilityInfoImpl(OrtEp* self,
+                                                                   const OrtGraph*) noexcept {
+  return static_cast<Ep*>(self)->compatibility_info_.c_str();
 }
 
 void ORT_API_CALL Ep::ReleaseNodeComputeInfosImpl(OrtEp*, OrtNodeComputeInfo** compute_infos,
@@ -101,29 +111,23 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
   const std::vector<const OrtNode*> nodes = NodesOf(ort_, ort_graph);
   prepared_.clear();
   failure_ = nullptr;
+  model_file_ = ModelFile(ort_, ort_graph);
+  record_.model = model_file_.string();
+  record_.claimed_nodes = 0;
+  record_.declined.clear();
+  std::vector<const OrtNode*> contexts;
   try {
-    const ImportedGraph imported =
-        ImportGraph(ort_, ort_graph, runtime_->store(), settings_.data_folder);
-    Plan plan =
-        MakePlan(*runtime_, *device_, build_options_, imported.graph, WhyDeclined(imported.graph));
-    record_.model = imported.model_file.string();
-    record_.claimed_nodes = 0;
-    record_.declined.clear();
-    for (NodeId id = 0; id < nodes.size(); ++id) {
-      const Node& node = imported.graph.nodes[id];
-      if (plan.declined[id])
-        record_.declined.push_back({node.name, node.op_type, *plan.declined[id]});
+    for (const OrtNode* node : nodes) {
+      if (IsContextNode(ort_, node)) contexts.push_back(node);
     }
-    for (Plan::Partition& partition : plan.partitions) {
-      std::vector<const OrtNode*> claimed;
-      for (NodeId id : partition.nodes) claimed.push_back(nodes[id]);
-      record_.claimed_nodes += claimed.size();
-      prepared_[IdsOf(ort_, claimed)] = std::move(partition.program);
-      Claim(claimed, support);
+    if (contexts.empty()) {
+      PlanModel(ort_graph, nodes, support);
+    } else {
+      PlanCompiledModel(nodes, contexts, support);
     }
     Report();
     Log(ORT_LOGGING_LEVEL_INFO, Concat("takes ", record_.claimed_nodes, " of ", nodes.size(),
-                                       " nodes, in ", plan.partitions.size(), " partitions"));
+                                       " nodes, in ", prepared_.size(), " partitions"));
     for (const auto& node : record_.declined) {
       Log(ORT_LOGGING_LEVEL_VERBOSE,
           Concat("leaves ", node.op_type, " '", node.name, "': ", node.reason));
@@ -132,8 +136,67 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
     // ONNX Runtime logs an error of this call and goes on without the provider. The user shall see
     // it: take all nodes, and fail when they are to be compiled.
     failure_ = std::current_exception();
-    Claim(nodes, support);
+    Claim(contexts.empty() ? nodes : contexts, support);
   }
+}
+
+void Ep::PlanModel(const OrtGraph* ort_graph, const std::vector<const OrtNode*>& nodes,
+                   OrtEpGraphSupportInfo* support) {
+  const Graph graph = ImportGraph(ort_, ort_graph, runtime_->store(), settings_.data_folder);
+  if (settings_.context.enabled && settings_.context.embeds) {
+    uint64_t bytes = 0;
+    for (const Value& value : graph.values) {
+      if (value.weight) bytes += value.weight->bytes.size();
+    }
+    CheckEmbeddable(bytes);
+  }
+  Plan plan = MakePlan(*runtime_, *device_, build_options_, graph, WhyDeclined(graph));
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
+    if (plan.declined[id]) {
+      record_.declined.push_back({node.name, node.op_type, *plan.declined[id]});
+    }
+  }
+  for (Plan::Partition& partition : plan.partitions) {
+    std::vector<const OrtNode*> claimed;
+    for (NodeId id : partition.nodes) claimed.push_back(nodes[id]);
+    record_.claimed_nodes += claimed.size();
+    prepared_[IdsOf(ort_, claimed)] = std::move(partition.program);
+    Claim(claimed, support);
+  }
+}
+
+// Tandem declined the nodes around its own when the model was compiled.
+void Ep::PlanCompiledModel(const std::vector<const OrtNode*>& nodes,
+                           const std::vector<const OrtNode*>& contexts,
+                           OrtEpGraphSupportInfo* support) {
+  if (settings_.context.enabled) {
+    throw Error(ErrorCode::kInvalidArgument, "ep.context_enable: the model is compiled already");
+  }
+  auto programs = LoadContexts(ort_, contexts, *runtime_, *device_, build_options_.properties,
+                               PlacesOfBundle(), settings_.options.verify);
+  for (size_t i = 0; i < contexts.size(); ++i) {
+    prepared_[IdsOf(ort_, {contexts[i]})] = std::move(programs[i]);
+    Claim({contexts[i]}, support);
+  }
+  record_.claimed_nodes = contexts.size();
+  for (const OrtNode* node : nodes) {
+    if (IsContextNode(ort_, node)) continue;
+    record_.declined.push_back(
+        {NodeName(ort_, node), OpType(ort_, node), "it was left when the model was compiled"});
+  }
+}
+
+// The model's own folder, and what the user says in its place.
+BundlePlaces Ep::PlacesOfBundle() const {
+  BundlePlaces places;
+  places.model_file = model_file_;
+  if (!model_file_.empty()) places.folders.push_back(model_file_.parent_path());
+  if (!settings_.context.file.empty()) {
+    places.folders.push_back(settings_.context.file.parent_path());
+  }
+  if (!settings_.data_folder.empty()) places.folders.push_back(settings_.data_folder);
+  return places;
 }
 
 std::vector<Reason> Ep::WhyDeclined(const Graph& graph) const {
@@ -159,7 +222,7 @@ void Ep::Claim(const std::vector<const OrtNode*>& nodes, OrtEpGraphSupportInfo* 
 }
 
 void Ep::Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_nodes, size_t count,
-                 OrtNodeComputeInfo** compute_infos) {
+                 OrtNodeComputeInfo** compute_infos, OrtNode** context_nodes) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   std::vector<std::unique_ptr<NodeCompute>> computes;
   NodeCompute::Rethread rethread;
@@ -179,6 +242,11 @@ void Ep::Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_node
         rethread));
   }
   prepared_.clear();
+  if (settings_.context.enabled) {
+    const auto nodes = WriteContexts(ort_, {fused_nodes, fused_nodes + count}, record_.programs,
+                                     *runtime_, settings_.device, settings_.context, model_file_);
+    std::copy(nodes.begin(), nodes.end(), context_nodes);
+  }
   Report();
   // From 1.27 on ONNX Runtime says when the session is ready; it frees the graph before that.
   if (!TellsEndOfInitialization(ort_)) ReleaseMemory();
@@ -201,10 +269,15 @@ void Ep::ReleaseMemory() {
 std::shared_ptr<const Program> Ep::ProgramFor(const OrtGraph* ort_graph) {
   const auto prepared = prepared_.find(IdsOf(ort_, NodesOf(ort_, ort_graph)));
   if (prepared != prepared_.end()) return prepared->second;
+  const std::vector<const OrtNode*> nodes = NodesOf(ort_, ort_graph);
+  if (nodes.size() == 1 && IsContextNode(ort_, nodes.front())) {
+    return LoadContexts(ort_, nodes, *runtime_, *device_, build_options_.properties,
+                        PlacesOfBundle(), settings_.options.verify)
+        .front();
+  }
   // ONNX Runtime cut the graph in another way than it was claimed.
-  const ImportedGraph imported =
-      ImportGraph(ort_, ort_graph, runtime_->store(), settings_.data_folder);
-  return BuildProgram(*runtime_, *device_, build_options_, imported.graph);
+  const Graph graph = ImportGraph(ort_, ort_graph, runtime_->store(), settings_.data_folder);
+  return BuildProgram(*runtime_, *device_, build_options_, graph);
 }
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "ep/ep_context.h"
 #include "ep/options.h"
 #include "ep/ort_api.h"
 #include "ep/ort_graph.h"
@@ -20,6 +21,7 @@ struct EpSettings {
   Options options;
   std::string device;
   std::filesystem::path data_folder;  // of external data; empty: the model's own
+  ContextSettings context;
 };
 
 // The provider of one session. Holds all that it needs itself, and its factory for ONNX Runtime.
@@ -49,11 +51,20 @@ class Ep : public OrtEp {
   static OrtStatus* ORT_API_CALL IsConcurrentRunSupportedImpl(OrtEp*, bool* supported) noexcept;
   static OrtStatus* ORT_API_CALL OnSessionInitializationEndImpl(OrtEp* self) noexcept;
 
+  static const char* ORT_API_CALL GetCompiledModelCompatibilityInfoImpl(OrtEp* self,
+                                                                        const OrtGraph*) noexcept;
+
   void GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support);
+  void PlanModel(const OrtGraph* ort_graph, const std::vector<const OrtNode*>& nodes,
+                 OrtEpGraphSupportInfo* support);
+  void PlanCompiledModel(const std::vector<const OrtNode*>& nodes,
+                         const std::vector<const OrtNode*>& contexts,
+                         OrtEpGraphSupportInfo* support);
+  BundlePlaces PlacesOfBundle() const;
   std::vector<Reason> WhyDeclined(const Graph& graph) const;
   void Claim(const std::vector<const OrtNode*>& nodes, OrtEpGraphSupportInfo* support);
   void Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_nodes, size_t count,
-               OrtNodeComputeInfo** compute_infos);
+               OrtNodeComputeInfo** compute_infos, OrtNode** context_nodes);
   std::shared_ptr<const Program> ProgramFor(const OrtGraph* ort_graph);
   void Report();
   void ReleaseMemory();
@@ -71,6 +82,8 @@ class Ep : public OrtEp {
   // of compiling anything.
   std::map<NodeIds, std::shared_ptr<const Program>> prepared_;
   std::exception_ptr failure_;
+  std::filesystem::path model_file_;  // empty for a model from memory
+  std::string compatibility_info_;
 
   SessionRecord record_;
   SessionLog::Id log_entry_;

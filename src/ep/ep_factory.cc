@@ -14,7 +14,6 @@ constexpr const char* kDeviceMetadata = "ov_device";
 
 // Configuration entries of a session that Tandem reads besides its own.
 constexpr const char* kDataFolder = "session.model_external_initializers_file_folder_path";
-constexpr const char* kContextEnable = "ep.context_enable";
 
 using Entries = std::map<std::string, std::string>;
 
@@ -79,6 +78,7 @@ EpFactory::EpFactory(const OrtFunctions& ort)
   GetSupportedDevices = GetSupportedDevicesImpl;
   CreateEp = CreateEpImpl;
   ReleaseEp = ReleaseEpImpl;
+  ValidateCompiledModelCompatibilityInfo = ValidateCompiledModelCompatibilityInfoImpl;
   CreateAllocator = CreateAllocatorImpl;
   ReleaseAllocator = ReleaseAllocatorImpl;
   CreateDataTransfer = CreateDataTransferImpl;
@@ -126,6 +126,13 @@ OrtStatus* ORT_API_CALL EpFactory::CreateEpImpl(OrtEpFactory* self, const OrtHar
 
 void ORT_API_CALL EpFactory::ReleaseEpImpl(OrtEpFactory*, OrtEp* ep) noexcept {
   delete static_cast<Ep*>(ep);  // and the factory with the last one, when it is released
+}
+
+OrtStatus* ORT_API_CALL EpFactory::ValidateCompiledModelCompatibilityInfoImpl(
+    OrtEpFactory*, const OrtHardwareDevice* const*, size_t, const char* info,
+    OrtCompiledModelCompatibility* compatibility) noexcept {
+  *compatibility = CheckCompatibility(info == nullptr ? "" : info);
+  return nullptr;
 }
 
 // Tensors are in host memory, which ONNX Runtime allocates and copies itself.
@@ -194,10 +201,8 @@ std::unique_ptr<OrtEp> EpFactory::MakeEp(const OrtKeyValuePairs* const* metadata
   const Entries entries = ReadEntries(ort_, session_options);
   EpSettings settings;
   settings.options = ParseOptions(ProviderEntries(entries));
-  if (Find(entries, kContextEnable) == "1") {
-    throw Error(ErrorCode::kUnsupported,
-                "ep.context_enable: this version of Tandem writes no EPContext models");
-  }
+  settings.context = ParseContextSettings(entries);
+  settings.context.bundle_file = settings.options.bundle_file;
   settings.data_folder = Find(entries, kDataFolder);
   std::vector<std::string> devices;
   for (size_t i = 0; i < num_devices; ++i) {

@@ -38,6 +38,9 @@ class EpFactory : public OrtEpFactory {
                                               const OrtSessionOptions* session_options,
                                               const OrtLogger* logger, OrtEp** ep) noexcept;
   static void ORT_API_CALL ReleaseEpImpl(OrtEpFactory*, OrtEp* ep) noexcept;
+  static OrtStatus* ORT_API_CALL ValidateCompiledModelCompatibilityInfoImpl(
+      OrtEpFactory*, const OrtHardwareDevice* const*, size_t, const char* info,
+      OrtCompiledModelCompatibility* compatibility) noexcept;
   static OrtStatus* ORT_API_CALL CreateAllocatorImpl(OrtEpFactory*, const OrtMemoryInfo*,
                                                      const OrtKeyValuePairs*,
                                                      OrtAllocator** allocator) noexcept;

@@ -43,6 +43,8 @@ constexpr std::array<std::string_view, 4> kPrecisions{"ACCURACY", "FP32", "FP16"
 constexpr std::array<std::string_view, 2> kAutoOff{"auto", "off"};
 constexpr std::array<std::string_view, 3> kAutoOnOff{"auto", "on", "off"};
 
+constexpr std::array<std::string_view, 3> kVerify{"auto", "full", "off"};
+
 struct Row {
   OptionRow row;
   void (*set)(Options& options, std::string_view name, const std::string& value);
@@ -81,6 +83,25 @@ constexpr std::array kTable{
          "Where compiled models will be kept for later processes. Accepted; it takes effect with "
          "bundles."},
         [](Options& o, std::string_view, const std::string& v) { o.cache_dir = v; }},
+    Row{{"bundle_file", "file name", "",
+         "With ep.context_enable: the bundle, beside the compiled model, to which this model's "
+         "weights and "
+         "programs are added; all models that name it share it, whichever process compiles them. "
+         "Empty: one for the model, or for the group of ep.share_ep_contexts."},
+        [](Options& o, std::string_view n, const std::string& v) {
+          if (v.find('/') != std::string::npos) BadValue(n, v, "a name without a folder");
+          o.bundle_file = v;
+        }},
+    Row{{"verify", "auto, full or off", "auto",
+         "Whether the weights of a bundle are compared with their digests when a compiled model is "
+         "loaded. "
+         "auto: unless the file has the modification time that it was given when it was written."},
+        [](Options& o, std::string_view n, const std::string& v) {
+          const std::string_view choice = ParseChoice(n, v, kVerify);
+          o.verify = choice == "auto"   ? Verify::kAuto
+                     : choice == "full" ? Verify::kFull
+                                        : Verify::kOff;
+        }},
     Row{{"share_weights", "auto or off", "auto",
          "off leaves all weights to OpenVINO as constants, a private copy for each session: for "
          "comparisons."},

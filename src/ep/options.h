@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bundle/bundle.h"
 #include "device/device.h"
 
 namespace tandem {
@@ -18,6 +19,8 @@ struct Options {
   int num_streams = 1;
   std::string load_config;  // JSON, already read if it was a file
   std::string cache_dir;
+  std::string bundle_file;
+  Verify verify = Verify::kAuto;
   bool share_weights = true;
   enum class Fold { kAuto, kOn, kOff } fold = Fold::kAuto;
   std::string report_file;

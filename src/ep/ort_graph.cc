@@ -62,10 +62,9 @@ class GraphReader {
     scalar_inputs_ = scalar_inputs;
   }
 
-  ImportedGraph Read(const OrtGraph* ort_graph) {
-    ImportedGraph imported;
-    imported.model_file = model_file_;
-    graph_ = &imported.graph;
+  Graph Read(const OrtGraph* ort_graph) {
+    Graph graph;
+    graph_ = &graph;
     graph_->name = Get<const char*>(api_, ort_graph, api_.Graph_GetName);
     graph_->ir_version = Get<int64_t>(api_, ort_graph, api_.Graph_GetOnnxIRVersion);
     ReadOpsets(ort_graph);
@@ -87,7 +86,7 @@ class GraphReader {
          List(api_, ort_graph, api_.Graph_GetNumOutputs, api_.Graph_GetOutputs)) {
       graph_->outputs.push_back(ValueOf(value));
     }
-    return imported;
+    return graph;
   }
 
  private:
@@ -230,7 +229,7 @@ class GraphReader {
     for (size_t i = 0; i < count; ++i) {
       // A Loop's: the number of the iteration, and whether to go on.
       GraphReader reader(*this, node.op_type == "Loop" ? 2 : 0);
-      auto body = std::make_shared<const Graph>(reader.Read(bodies[i]).graph);
+      auto body = std::make_shared<const Graph>(reader.Read(bodies[i]));
       node.attributes.push_back({names[i], std::move(body)});
     }
   }
@@ -323,9 +322,9 @@ class GraphReader {
 
 }  // namespace
 
-ImportedGraph ImportGraph(const OrtFunctions& ort, const OrtGraph* ort_graph, WeightStore& store,
-                          const fs::path& data_folder) {
-  const fs::path model_file = Get<const ORTCHAR_T*>(ort.api, ort_graph, ort.api.Graph_GetModelPath);
+Graph ImportGraph(const OrtFunctions& ort, const OrtGraph* ort_graph, WeightStore& store,
+                  const fs::path& data_folder) {
+  const fs::path model_file = ModelFile(ort, ort_graph);
   return GraphReader(ort, store, data_folder, model_file).Read(ort_graph);
 }
 
@@ -338,6 +337,18 @@ NodeIds IdsOf(const OrtFunctions& ort, const std::vector<const OrtNode*>& nodes)
   for (const OrtNode* node : nodes) ids.push_back(Get<size_t>(ort.api, node, ort.api.Node_GetId));
   std::sort(ids.begin(), ids.end());
   return ids;
+}
+
+fs::path ModelFile(const OrtFunctions& ort, const OrtGraph* graph) {
+  return Get<const ORTCHAR_T*>(ort.api, graph, ort.api.Graph_GetModelPath);
+}
+
+std::string NodeName(const OrtFunctions& ort, const OrtNode* node) {
+  return Get<const char*>(ort.api, node, ort.api.Node_GetName);
+}
+
+std::string OpType(const OrtFunctions& ort, const OrtNode* node) {
+  return Get<const char*>(ort.api, node, ort.api.Node_GetOperatorType);
 }
 
 std::vector<std::string> InputNames(const OrtFunctions& ort, const OrtNode* node) {

@@ -9,21 +9,18 @@
 
 namespace tandem {
 
-// A graph of ONNX Runtime as Tandem's; its nodes are in the order of NodesOf.
-struct ImportedGraph {
-  Graph graph;
-  std::filesystem::path model_file;  // empty for a model from memory
-};
+// The file of the graph's model; empty for a model from memory.
+std::filesystem::path ModelFile(const OrtFunctions& ort, const OrtGraph* graph);
 
-// Reads `ort_graph`. Constant initializers in files are mapped by `store`; others borrow ONNX
-// Runtime's memory, as long as the OrtGraph lives. `data_folder`, if not empty, is where external
-// data is looked for instead of the model's folder
-// (session.model_external_initializers_file_folder_path).
+// `ort_graph` as a graph of Tandem's; its nodes are in the order of NodesOf. Constant initializers
+// in files are mapped by `store`; others borrow ONNX Runtime's memory, as long as the OrtGraph
+// lives. `data_folder`, if not empty, is where external data is looked for instead of the model's
+// folder (session.model_external_initializers_file_folder_path).
 //
 // Throws Error(kInvalidModel), Error(kNotFound) or Error(kIo), naming weight and file, when the
 // data of an initializer is not there or not what the model says.
-ImportedGraph ImportGraph(const OrtFunctions& ort, const OrtGraph* ort_graph, WeightStore& store,
-                          const std::filesystem::path& data_folder);
+Graph ImportGraph(const OrtFunctions& ort, const OrtGraph* ort_graph, WeightStore& store,
+                  const std::filesystem::path& data_folder);
 
 // The nodes of a graph, each after those whose outputs it reads. They live as long as the graph.
 std::vector<const OrtNode*> NodesOf(const OrtFunctions& ort, const OrtGraph* graph);
@@ -31,6 +28,9 @@ std::vector<const OrtNode*> NodesOf(const OrtFunctions& ort, const OrtGraph* gra
 // ONNX Runtime's own numbers of nodes, ascending.
 using NodeIds = std::vector<size_t>;
 NodeIds IdsOf(const OrtFunctions& ort, const std::vector<const OrtNode*>& nodes);
+
+std::string NodeName(const OrtFunctions& ort, const OrtNode* node);
+std::string OpType(const OrtFunctions& ort, const OrtNode* node);
 
 // The names of a node's inputs or outputs, "" where one is left out.
 std::vector<std::string> InputNames(const OrtFunctions& ort, const OrtNode* node);

@@ -74,43 +74,75 @@ void Serial(uint64_t count, const std::function<void(uint64_t)>& body) {
   for (uint64_t i = 0; i < count; ++i) body(i);
 }
 
+PackedMatrix::PackedMatrix(const PackedSpec& spec) : spec_(spec) {
+  panel_bytes_ = CheckedMultiply(CeilDivide(k(), GroupInputs(layout())), GroupBytes(layout()));
+  size_ = CheckedMultiply(panels(), panel_bytes_);
+  if (!IsQuantized()) return;
+  const uint64_t values = CheckedMultiply(panels(), panel_blocks());
+  scales_offset_ = size_;
+  size_ = CheckedAdd(size_, CheckedMultiply(values, sizeof(float)));
+  if (!spec.has_zero_points) return;
+  zero_points_offset_ = size_;
+  size_ = CheckedAdd(size_, values);
+}
+
 PackedMatrix PackedMatrix::Pack(const MatrixSource& source, const ParallelFor& parallel_for) {
-  PackedMatrix packed;
-  packed.layout_ = LayoutFor(source);
-  packed.n_ = source.n;
-  packed.k_ = source.k;
-  const uint64_t groups = CeilDivide(source.k, GroupInputs(packed.layout_));
-  packed.panel_bytes_ = CheckedMultiply(groups, GroupBytes(packed.layout_));
-  uint64_t size = CheckedMultiply(packed.panels(), packed.panel_bytes_);
-  if (packed.IsQuantized()) {
-    packed.block_k_ = std::min(source.scales->block_k, source.k);
-    packed.scales_offset_ = size;
-    size += packed.panels() * packed.panel_blocks() * sizeof(float);
-    if (const auto common = CommonZeroPoint(source)) {
-      packed.zero_point_ = *common;
-    } else {
-      packed.zero_points_offset_ = size;
-      size += packed.panels() * packed.panel_blocks();
-    }
+  PackedSpec spec{.layout = LayoutFor(source), .n = source.n, .k = source.k};
+  if (spec.layout == Layout::kU8 || spec.layout == Layout::kU4) {
+    spec.block_k = std::min(source.scales->block_k, source.k);
+    const auto common = CommonZeroPoint(source);
+    spec.has_zero_points = !common;
+    spec.zero_point = common.value_or(0);
   }
-  packed.storage_ = AlignedBuffer(size);
+  PackedMatrix packed(spec);
+  const auto storage = std::make_shared<AlignedBuffer>(packed.size_);
   parallel_for(packed.panels(), [&](uint64_t panel) {
     if (packed.IsQuantized()) {
-      packed.PackCodes(source, panel);
-      packed.PackBlockValues(source, panel);
+      packed.PackCodes(source, panel, storage->data());
+      packed.PackBlockValues(source, panel, storage->data());
     } else {
-      packed.PackFloats(source, panel);
+      packed.PackFloats(source, panel, storage->data());
     }
   });
+  packed.bytes_ = {storage->data(), storage->size()};
+  packed.owner_ = storage;
   return packed;
 }
 
-void PackedMatrix::PackFloats(const MatrixSource& source, uint64_t panel) {
+PackedMatrix PackedMatrix::View(const PackedSpec& spec, ByteSpan bytes,
+                                std::shared_ptr<const void> owner) {
+  const auto fail = [](const std::string& what) {
+    throw Error(ErrorCode::kInvalidModel, Concat("a packed matrix has ", what));
+  };
+  if (spec.layout < Layout::kF32 || spec.layout > Layout::kU4) {
+    fail(Concat("layout ", static_cast<uint32_t>(spec.layout),
+                ", which this version does not know"));
+  }
+  if (spec.n == 0 || spec.k == 0) fail(Concat(spec.n, " outputs and ", spec.k, " inputs"));
+  const bool is_quantized = spec.layout == Layout::kU8 || spec.layout == Layout::kU4;
+  if (is_quantized && (spec.block_k == 0 || spec.block_k > spec.k ||
+                       (spec.block_k != spec.k && spec.block_k % GroupInputs(spec.layout) != 0))) {
+    fail(Concat("blocks of ", spec.block_k, " of ", spec.k, " inputs"));
+  }
+  PackedMatrix packed(spec);
+  if (bytes.size() != packed.size_) {
+    fail(Concat(bytes.size(), " bytes, expected ", packed.size_));
+  }
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % AlignedBuffer::kAlignment != 0) {
+    fail("bytes that do not begin at a cache line");
+  }
+  packed.bytes_ = bytes;
+  packed.owner_ = std::move(owner);
+  return packed;
+}
+
+void PackedMatrix::PackFloats(const MatrixSource& source, uint64_t panel,
+                              std::byte* storage) const {
   const uint64_t first = panel * kPanelOutputs;
-  const uint64_t outputs = std::min(kPanelOutputs, n_ - first);
-  std::byte* out = storage_.data() + panel * panel_bytes_;
+  const uint64_t outputs = std::min(kPanelOutputs, n() - first);
+  std::byte* out = storage + panel * panel_bytes_;
   if (source.scales) {  // a quantized matrix that no layout fits
-    for (uint64_t k = 0; k < k_; ++k) {
+    for (uint64_t k = 0; k < spec_.k; ++k) {
       for (uint64_t j = 0; j < outputs; ++j) {
         const float value = source.Value(first + j, k);
         std::memcpy(out + (k * kPanelOutputs + j) * sizeof(value), &value, sizeof(value));
@@ -122,7 +154,7 @@ void PackedMatrix::PackFloats(const MatrixSource& source, uint64_t panel) {
   const uint64_t stride = source.codes.row_elements;
   const std::byte* in = source.codes.data;
   if (source.order == MatrixOrder::kInputsFirst) {
-    for (uint64_t k = 0; k < k_; ++k) {
+    for (uint64_t k = 0; k < spec_.k; ++k) {
       std::memcpy(out + k * kPanelOutputs * element, in + (k * stride + first) * element,
                   outputs * element);
     }
@@ -130,58 +162,59 @@ void PackedMatrix::PackFloats(const MatrixSource& source, uint64_t panel) {
   }
   for (uint64_t j = 0; j < outputs; ++j) {
     const std::byte* row = in + (first + j) * stride * element;
-    for (uint64_t k = 0; k < k_; ++k) {
+    for (uint64_t k = 0; k < spec_.k; ++k) {
       std::memcpy(out + (k * kPanelOutputs + j) * element, row + k * element, element);
     }
   }
 }
 
-void PackedMatrix::PackCodes(const MatrixSource& source, uint64_t panel) {
-  const uint64_t inputs = GroupInputs(layout_);
-  const uint64_t groups = CeilDivide(k_, inputs);
+void PackedMatrix::PackCodes(const MatrixSource& source, uint64_t panel, std::byte* storage) const {
+  const uint64_t inputs = GroupInputs(layout());
+  const uint64_t groups = CeilDivide(k(), inputs);
   std::vector<uint8_t> codes(groups * inputs * kPanelOutputs);
   ReadPanelCodes(source, panel * kPanelOutputs, codes);
-  auto* out = reinterpret_cast<uint8_t*>(storage_.data() + panel * panel_bytes_);
+  auto* out = reinterpret_cast<uint8_t*>(storage + panel * panel_bytes_);
   for (uint64_t group = 0; group < groups; ++group) {
     const uint8_t* in = codes.data() + group * inputs * kPanelOutputs;
     for (uint64_t j = 0; j < kPanelOutputs; ++j) {
       for (uint64_t b = 0; b < 4; ++b) {
         const uint8_t low = in[b * kPanelOutputs + j];
-        const uint8_t high = layout_ == Layout::kU4 ? in[(4 + b) * kPanelOutputs + j] : 0;
+        const uint8_t high = layout() == Layout::kU4 ? in[(4 + b) * kPanelOutputs + j] : 0;
         *out++ = static_cast<uint8_t>(low | high << 4);
       }
     }
   }
 }
 
-void PackedMatrix::PackBlockValues(const MatrixSource& source, uint64_t panel) {
+void PackedMatrix::PackBlockValues(const MatrixSource& source, uint64_t panel,
+                                   std::byte* storage) const {
   const uint64_t first = panel * kPanelOutputs;
-  const uint64_t outputs = std::min(kPanelOutputs, n_ - first);
+  const uint64_t outputs = std::min(kPanelOutputs, n() - first);
   const auto shift = static_cast<float>(CodeShift(source.codes.type));
-  auto* scale = reinterpret_cast<float*>(storage_.data() + scales_offset_) + panel * panel_blocks();
-  auto* zero_point = zero_points_offset_ == 0
-                         ? nullptr
-                         : reinterpret_cast<uint8_t*>(storage_.data() + zero_points_offset_) +
-                               panel * panel_blocks();
+  auto* scale = reinterpret_cast<float*>(storage + scales_offset_) + panel * panel_blocks();
+  auto* zero_point =
+      !spec_.has_zero_points
+          ? nullptr
+          : reinterpret_cast<uint8_t*>(storage + zero_points_offset_) + panel * panel_blocks();
   for (uint64_t block = 0; block < blocks(); ++block) {
     for (uint64_t j = 0; j < outputs; ++j) {
       const uint64_t at = block * kPanelOutputs + j;
-      scale[at] = source.Scale(first + j, block * block_k_);
+      scale[at] = source.Scale(first + j, block * block_k());
       if (zero_point != nullptr) {
         zero_point[at] =
-            static_cast<uint8_t>(source.ZeroPoint(first + j, block * block_k_) + shift);
+            static_cast<uint8_t>(source.ZeroPoint(first + j, block * block_k()) + shift);
       }
     }
   }
 }
 
 const float* PackedMatrix::scales(uint64_t panel) const {
-  return reinterpret_cast<const float*>(storage_.data() + scales_offset_) + panel * panel_blocks();
+  return reinterpret_cast<const float*>(bytes_.data() + scales_offset_) + panel * panel_blocks();
 }
 
 const uint8_t* PackedMatrix::zero_points(uint64_t panel) const {
-  if (zero_points_offset_ == 0) return nullptr;
-  return reinterpret_cast<const uint8_t*>(storage_.data() + zero_points_offset_) +
+  if (!spec_.has_zero_points) return nullptr;
+  return reinterpret_cast<const uint8_t*>(bytes_.data() + zero_points_offset_) +
          panel * panel_blocks();
 }
 
@@ -194,10 +227,10 @@ void PackedMatrix::CopyOutput(uint64_t output, float* out) const {
   const auto* codes = reinterpret_cast<const uint8_t*>(data) + j * 4;
   // Of input k among the codes of this output.
   const auto byte_of = [&](uint64_t k) {
-    return k / GroupInputs(layout_) * GroupBytes(layout_) + k % 4;
+    return k / GroupInputs(layout()) * GroupBytes(layout()) + k % 4;
   };
-  for (uint64_t k = 0; k < k_; ++k) {
-    switch (layout_) {
+  for (uint64_t k = 0; k < spec_.k; ++k) {
+    switch (layout()) {
       case Layout::kF32:
         out[k] = floats[k * kPanelOutputs + j];
         break;
@@ -218,9 +251,9 @@ void PackedMatrix::CopyOutput(uint64_t output, float* out) const {
   if (!IsQuantized()) return;
   const float* scale = scales(panel_index);
   const uint8_t* zero_point = zero_points(panel_index);
-  for (uint64_t k = 0; k < k_; ++k) {
-    const uint64_t at = k / block_k_ * kPanelOutputs + j;
-    out[k] = (out[k] - (zero_point != nullptr ? zero_point[at] : zero_point_)) * scale[at];
+  for (uint64_t k = 0; k < spec_.k; ++k) {
+    const uint64_t at = k / block_k() * kPanelOutputs + j;
+    out[k] = (out[k] - (zero_point != nullptr ? zero_point[at] : spec_.zero_point)) * scale[at];
   }
 }
 

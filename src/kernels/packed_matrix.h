@@ -36,6 +36,16 @@ constexpr uint64_t GroupBytes(Layout layout) {
   return layout == Layout::kF32 ? 256 : layout == Layout::kU8 || layout == Layout::kU4 ? 64 : 128;
 }
 
+// What a packed matrix is, apart from its bytes; the meaning of the fields is that of PackedMatrix.
+struct PackedSpec {
+  Layout layout = Layout::kF32;
+  uint64_t n = 0;
+  uint64_t k = 0;
+  uint64_t block_k = 0;
+  bool has_zero_points = false;
+  float zero_point = 0;
+};
+
 // A weight matrix in the layout of the kernels. Outputs beyond `n` and inputs beyond `k` that fill
 // the last panel and group are zero. Immutable once packed, hence safe from any thread.
 class PackedMatrix {
@@ -45,46 +55,50 @@ class PackedMatrix {
   // dequantized. Needs n > 0 and k > 0.
   static PackedMatrix Pack(const MatrixSource& source, const ParallelFor& parallel_for);
 
-  uint64_t n() const { return n_; }
-  uint64_t k() const { return k_; }
-  Layout layout() const { return layout_; }
-  uint64_t bytes() const { return storage_.size(); }
+  // A matrix that was packed before, in memory that `owner` keeps: bytes() of the same spec().
+  // Throws Error(kInvalidModel) when the bytes cannot be those of `spec`.
+  static PackedMatrix View(const PackedSpec& spec, ByteSpan bytes,
+                           std::shared_ptr<const void> owner);
 
-  uint64_t panels() const { return CeilDivide(n_, kPanelOutputs); }
-  const std::byte* panel(uint64_t index) const { return storage_.data() + index * panel_bytes_; }
+  const PackedSpec& spec() const { return spec_; }
+  uint64_t n() const { return spec_.n; }
+  uint64_t k() const { return spec_.k; }
+  Layout layout() const { return spec_.layout; }
+  ByteSpan bytes() const { return bytes_; }
+
+  uint64_t panels() const { return CeilDivide(n(), kPanelOutputs); }
+  const std::byte* panel(uint64_t index) const { return bytes_.data() + index * panel_bytes_; }
 
   // Quantized layouts only. A block of block_k() inputs has one scale and one zero point for each
   // output; block_k() is a multiple of the group's inputs, or k.
-  uint64_t block_k() const { return block_k_; }
-  uint64_t blocks() const { return CeilDivide(k_, block_k_); }
+  uint64_t block_k() const { return spec_.block_k; }
+  uint64_t blocks() const { return CeilDivide(k(), block_k()); }
   // [blocks()][16] of the panel.
   const float* scales(uint64_t panel) const;
   // [blocks()][16] of the panel; null when zero_point() is that of every block.
   const uint8_t* zero_points(uint64_t panel) const;
-  float zero_point() const { return zero_point_; }
+  float zero_point() const { return spec_.zero_point; }
 
   // out[0 .. k) = the inputs of one output: a row of an embedding table.
   void CopyOutput(uint64_t output, float* out) const;
 
  private:
-  PackedMatrix() = default;
+  explicit PackedMatrix(const PackedSpec& spec);
 
-  void PackFloats(const MatrixSource& source, uint64_t panel);
-  void PackCodes(const MatrixSource& source, uint64_t panel);
-  void PackBlockValues(const MatrixSource& source, uint64_t panel);
+  void PackFloats(const MatrixSource& source, uint64_t panel, std::byte* storage) const;
+  void PackCodes(const MatrixSource& source, uint64_t panel, std::byte* storage) const;
+  void PackBlockValues(const MatrixSource& source, uint64_t panel, std::byte* storage) const;
 
-  bool IsQuantized() const { return layout_ == Layout::kU8 || layout_ == Layout::kU4; }
+  bool IsQuantized() const { return layout() == Layout::kU8 || layout() == Layout::kU4; }
   uint64_t panel_blocks() const { return blocks() * kPanelOutputs; }
 
-  Layout layout_ = Layout::kF32;
-  uint64_t n_ = 0;
-  uint64_t k_ = 0;
-  uint64_t block_k_ = 0;
+  PackedSpec spec_;
   uint64_t panel_bytes_ = 0;
   uint64_t scales_offset_ = 0;
-  uint64_t zero_points_offset_ = 0;  // 0: every block has zero_point_
-  float zero_point_ = 0;
-  AlignedBuffer storage_;  // panels, scales, zero points
+  uint64_t zero_points_offset_ = 0;
+  uint64_t size_ = 0;  // of all
+  ByteSpan bytes_;     // panels, scales, zero points
+  std::shared_ptr<const void> owner_;
 };
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "device/device.h"
 #include "device/weights_bank.h"
+#include "graph/graph.h"
 
 namespace tandem {
 
@@ -29,15 +31,20 @@ struct Program {
     DataType type = DataType::kUndefined;
     Shape shape;  // -1: known only when it runs
     Tensor constant;
+    // Where the constant comes from, in `weights`: itself, or those whose numbers it lists.
+    std::vector<size_t> weights;
+    bool is_slots = false;   // the constant is i32 [weights], their numbers
     bool must_copy = false;  // it is read after its request may have run again
   };
 
-  // A compiled function and what it was made from, so that it can be made again with other
-  // settings; no source for the host's (run/host_function.h).
+  // A compiled function and what it was made from, so that it can be made again: with other
+  // settings, or in another process.
   struct CompiledFunction {
     std::shared_ptr<Function> function;
-    std::shared_ptr<const FunctionSource> source;
-    Digest source_key;  // of the topology and the content of its constants
+    std::shared_ptr<const FunctionSource> source;  // null: the host's (run/host_function.h)
+    Digest source_key;                        // of the topology and the content of its constants
+    std::map<std::string, size_t> constants;  // of the source: positions in `weights`
+    std::shared_ptr<const Graph> host;        // null: the device's
   };
 
   // One run of a function. Values are positions in Program::values.
@@ -74,6 +81,12 @@ struct Program {
 
   // What keeps the weights alive, and what the session report tells.
   std::vector<std::pair<std::string, WeightHandle>> weights;  // by name in the model
+
+  size_t AddWeight(const std::string& name, WeightHandle handle) {
+    weights.emplace_back(name, std::move(handle));
+    return weights.size() - 1;
+  }
+
   std::vector<Constant> constants;
 };
 

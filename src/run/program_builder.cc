@@ -26,16 +26,6 @@ bool IsFolded(const CallGraph& calls) {
   return calls.calls.size() > calls.functions.size();
 }
 
-// Compiles a function, or finds the equal one that is alive.
-std::shared_ptr<Function> Compile(WeakCache<Digest, Function>& functions, Device& device,
-                                  const Properties& properties,
-                                  const Program::CompiledFunction& function) {
-  DigestBuilder key;
-  key.Add(device.name()).Add(function.source_key);
-  for (const auto& [name, value] : properties) key.Add(name).Add(value);
-  return functions.Get(key.Finish(), [&] { return device.Compile(*function.source, properties); });
-}
-
 class ProgramBuilder {
  public:
   ProgramBuilder(Runtime& runtime, Device& device, const BuildOptions& options, Graph graph)
@@ -52,9 +42,8 @@ class ProgramBuilder {
     is_folded_ = IsFolded(calls);
     for (size_t i = 0; i < calls.functions.size(); ++i) {
       const bool on_host = i == 0 && calls.first_is_on_host;
-      program_.functions.push_back(
-          on_host ? Program::CompiledFunction{MakeHostFunction(calls.functions[i]), nullptr, {}}
-                  : CompileFunction(calls.functions[i]));
+      program_.functions.push_back(on_host ? HostFunction(calls.functions[i])
+                                           : CompileFunction(calls.functions[i]));
     }
     AddInputsAndOutputs();
     HoldMultipliedWeights(calls);
@@ -77,7 +66,8 @@ class ProgramBuilder {
       if (error.code() != ErrorCode::kUnsupported) throw;
       std::vector<WeightPlace> places = DefaultPlaces(function);
       if (std::find(places.begin(), places.end(), WeightPlace::kInput) == places.end()) throw;
-      std::replace(places.begin(), places.end(), WeightPlace::kInput, WeightPlace::kExternal);
+      std::replace(places.begin(), places.end(), WeightPlace::kInput,
+                   options_.is_self_contained ? WeightPlace::kInline : WeightPlace::kExternal);
       return CompileFunction(function, places, "an operator insists on a constant");
     }
   }
@@ -87,19 +77,18 @@ class ProgramBuilder {
                                             const std::string& why_constant) {
     Topology topology = WriteTopology(function, places);
     auto source = std::make_shared<FunctionSource>();
-    DigestBuilder key;
-    key.Add(topology.model);
+    Program::CompiledFunction compiled;
     for (ValueId id : function.inputs) source->inputs.push_back(function[id].name);
     for (ValueId id : function.outputs) source->outputs.push_back(function[id].name);
     if (!function.matrices.empty()) source->inputs.emplace_back(kSlotsInput);
     source->is_compact = is_folded_;
-    key.Add(int64_t{is_folded_});
 
     std::vector<Program::Constant> constants;
+    DigestBuilder external;
     for (ValueId id = 0; id < function.values.size(); ++id) {
       const auto& weight = function[id].weight;
       if (!weight || places[id] == WeightPlace::kInline) continue;
-      key << store_.KeyOf(*weight);
+      if (places[id] == WeightPlace::kExternal) external << store_.KeyOf(*weight);
       constants.push_back({function[id].name, weight->bytes.size(), why_constant});
     }
     for (ValueId id : topology.constants) {
@@ -107,12 +96,13 @@ class ProgramBuilder {
       Tensor tensor = *handle->form().plain;
       tensor.owner = handle;
       source->constants[function[id].name] = std::move(tensor);
-      program_.weights.emplace_back(function[id].name, handle);
+      compiled.constants[function[id].name] = program_.AddWeight(function[id].name, handle);
     }
     source->topology = std::move(topology.model);
     source->topology_inputs = std::move(topology.inputs);
-    Program::CompiledFunction compiled{nullptr, source, key.Finish()};
-    compiled.function = Compile(functions_, device_, options_.properties, compiled);
+    compiled.source = std::move(source);
+    compiled.source_key = SourceKey(program_, compiled, external.Finish());
+    compiled.function = CompileShared(functions_, device_, options_.properties, compiled);
     program_.constants.insert(program_.constants.end(), constants.begin(), constants.end());
     return compiled;
   }
@@ -166,27 +156,26 @@ class ProgramBuilder {
     Program::Value value;
     if (const auto& weight = graph_[id].weight) {
       const WeightHandle handle = forms_.Plain(*weight);
-      program_.weights.emplace_back(graph_[id].name, handle);
       value.kind = Program::ValueKind::kConstant;
       value.constant = *handle->form().plain;
+      value.weights = {program_.AddWeight(graph_[id].name, handle)};
     }
     return ValueOf(id, std::move(value));
   }
 
   // The numbers of the call's weights, as the function's last input.
   size_t AddSlots(const Graph& function, const FunctionCall& call) {
-    const Tensor slots =
-        AllocateTensor(DataType::kInt32, {static_cast<int64_t>(call.matrices.size())});
-    auto* numbers = reinterpret_cast<int32_t*>(slots.data);
+    Program::Value slots{.kind = Program::ValueKind::kConstant, .is_slots = true};
+    slots.weights.resize(call.matrices.size());
     for (const Node& node : function.nodes) {
       if (!node.matrix) continue;
       const Matrix& matrix = call.matrices[*node.matrix];
       const WeightHandle handle =
           node.op_type == "SharedMatMul" ? forms_.Packed(matrix) : forms_.Rows(matrix);
-      numbers[*node.matrix] = handle->number();
-      program_.weights.emplace_back(matrix.codes->name, handle);
+      slots.weights[*node.matrix] = program_.AddWeight(matrix.codes->name, handle);
     }
-    program_.values.push_back({.kind = Program::ValueKind::kConstant, .constant = slots});
+    slots.constant = SlotNumbers(program_, slots.weights);
+    program_.values.push_back(std::move(slots));
     return program_.values.size() - 1;
   }
 
@@ -236,6 +225,45 @@ class ProgramBuilder {
 
 }  // namespace
 
+Program::CompiledFunction HostFunction(Graph graph) {
+  for (Value& value : graph.values) {
+    if (!value.weight) continue;
+    const Weight& weight = *value.weight;  // in memory that may go
+    value.weight = OwnedWeight(weight.name, weight.type, weight.shape,
+                               {weight.bytes.begin(), weight.bytes.end()});
+  }
+  Program::CompiledFunction compiled;
+  compiled.function = MakeHostFunction(graph);
+  compiled.host = std::make_shared<const Graph>(std::move(graph));
+  return compiled;
+}
+
+Digest SourceKey(const Program& program, const Program::CompiledFunction& function,
+                 const Digest& external) {
+  DigestBuilder key;
+  key.Add(function.source->topology).Add(int64_t{function.source->is_compact}).Add(external);
+  for (const auto& [name, weight] : function.constants) {
+    key.Add(name).Add(program.weights[weight].second->form().key);
+  }
+  return key.Finish();
+}
+
+std::shared_ptr<Function> CompileShared(WeakCache<Digest, Function>& functions, Device& device,
+                                        const Properties& properties,
+                                        const Program::CompiledFunction& function) {
+  DigestBuilder key;
+  key.Add(device.name()).Add(function.source_key);
+  for (const auto& [name, value] : properties) key.Add(name).Add(value);
+  return functions.Get(key.Finish(), [&] { return device.Compile(*function.source, properties); });
+}
+
+Tensor SlotNumbers(const Program& program, const std::vector<size_t>& weights) {
+  const Tensor slots = AllocateTensor(DataType::kInt32, {std::ssize(weights)});
+  auto* numbers = reinterpret_cast<int32_t*>(slots.data);
+  for (size_t weight : weights) *numbers++ = program.weights[weight].second->number();
+  return slots;
+}
+
 std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
                                             const BuildOptions& options, const Graph& partition) {
   const Graph graph = options.has_shared_ops ? Lower(partition) : partition;
@@ -261,8 +289,8 @@ std::shared_ptr<const Program> WithThreads(Runtime& runtime, Device& device,
   properties[kThreadsProperty] = std::to_string(threads);
   auto changed = std::make_shared<Program>(program);
   for (Program::CompiledFunction& function : changed->functions) {
-    if (!function.source) continue;  // the host's runs on the calling thread
-    function.function = Compile(runtime.functions(), device, properties, function);
+    if (function.host) continue;  // it runs on the calling thread
+    function.function = CompileShared(runtime.functions(), device, properties, function);
   }
   return changed;
 }

@@ -17,6 +17,8 @@ struct BuildOptions {
   bool folds = true;
   FoldLimits fold_limits;
   Properties properties;  // of the device
+  // Nothing of the program refers to a file: it is to be bundled.
+  bool is_self_contained = false;
 };
 
 // Compiles a partition for `device`. Weights come from the runtime's bank and functions from its
@@ -24,6 +26,23 @@ struct BuildOptions {
 // partition, and what reading the weights throws.
 std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
                                             const BuildOptions& options, const Graph& partition);
+
+// What builds programs, also those that are in a bundle (run/bundled_program.h).
+
+// A function of the host (run/host_function.h), which it computes on the calling thread.
+Program::CompiledFunction HostFunction(Graph graph);
+
+// The key of a function's source; `external` of what its topology refers to in files.
+Digest SourceKey(const Program& program, const Program::CompiledFunction& function,
+                 const Digest& external);
+
+// Compiles a function of the device, or finds the equal one that is alive.
+std::shared_ptr<Function> CompileShared(WeakCache<Digest, Function>& functions, Device& device,
+                                        const Properties& properties,
+                                        const Program::CompiledFunction& function);
+
+// i32 [weights]: the numbers of the weights at these positions of the program.
+Tensor SlotNumbers(const Program& program, const std::vector<size_t>& weights);
 
 // The same program with functions that run on this number of threads.
 std::shared_ptr<const Program> WithThreads(Runtime& runtime, Device& device,

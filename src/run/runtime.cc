@@ -13,4 +13,13 @@ std::shared_ptr<Runtime> Runtime::Get() {
   return runtime;
 }
 
+std::shared_ptr<const Bundle> Runtime::OpenBundle(const std::filesystem::path& path) {
+  const auto file = store_.Open(path);
+  const FileIdentity& identity = file->identity();
+  DigestBuilder key;
+  key.Add(static_cast<int64_t>(identity.device)).Add(static_cast<int64_t>(identity.inode));
+  key.Add(static_cast<int64_t>(identity.size)).Add(identity.mtime_ns).Add(identity.ctime_ns);
+  return bundles_.Get(key.Finish(), [&] { return Bundle::Open(file); });
+}
+
 }  // namespace tandem

@@ -6,10 +6,12 @@
 #include <unordered_map>
 
 #include "base/weak_cache.h"
+#include "bundle/bundle.h"
 #include "device/device.h"
 #include "device/ov_device.h"
 #include "device/weights_bank.h"
 #include "run/session_log.h"
+#include "run/share_groups.h"
 #include "weights/weight_store.h"
 
 namespace tandem {
@@ -29,7 +31,12 @@ class Runtime {
   WeightsBank& bank() { return bank_; }
   WeakCache<Digest, Function>& functions() { return functions_; }
   SessionLog& sessions() { return sessions_; }
+  ShareGroups& groups() { return groups_; }
   OpenVino& openvino() { return openvino_; }
+
+  // The bundle in the file that `path` leads to now; one for all who ask while it is alive. Throws
+  // as MappedFile::Open and Bundle::Open.
+  std::shared_ptr<const Bundle> OpenBundle(const std::filesystem::path& path);
 
  private:
   Runtime() = default;
@@ -38,7 +45,9 @@ class Runtime {
   WeightStore store_;
   WeightsBank bank_;
   WeakCache<Digest, Function> functions_;
+  WeakCache<Digest, const Bundle> bundles_;
   SessionLog sessions_;
+  ShareGroups groups_;
 };
 
 }  // namespace tandem

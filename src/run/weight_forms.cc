@@ -78,10 +78,12 @@ Digest WeightForms::PackedKey(const Matrix& matrix) {
 }
 
 WeightHandle WeightForms::Packed(const Matrix& matrix) {
-  return bank_.Get(PackedKey(matrix), [&] {
+  const Digest key = PackedKey(matrix);
+  return bank_.Get(key, [&] {
     WeightForm form;
     form.packed = PackedMatrix::Pack(SourceOf(matrix), ParallelForTbb);
-    form.private_bytes = form.packed->bytes();
+    form.key = key;
+    form.private_bytes = form.bytes();
     return std::make_shared<const WeightSlot>(std::move(form));
   });
 }
@@ -93,8 +95,35 @@ WeightHandle WeightForms::Rows(const Matrix& matrix) {
 }
 
 WeightHandle WeightForms::Plain(const Weight& weight) {
-  return bank_.Get(PlainKey(weight),
-                   [&] { return std::make_shared<const WeightSlot>(PlainForm(weight)); });
+  const Digest key = PlainKey(weight);
+  return bank_.Get(key, [&] {
+    WeightForm form = PlainForm(weight);
+    form.key = key;
+    return std::make_shared<const WeightSlot>(std::move(form));
+  });
+}
+
+WeightHandle WeightForms::StoredPacked(const Digest& key, const PackedSpec& spec,
+                                       const StoredBytes& stored) {
+  return bank_.Get(key, [&] {
+    WeightForm form;
+    form.packed = PackedMatrix::View(spec, stored.bytes, stored.owner);
+    form.key = key;
+    form.private_bytes = stored.is_private ? form.bytes() : 0;
+    return std::make_shared<const WeightSlot>(std::move(form));
+  });
+}
+
+WeightHandle WeightForms::StoredPlain(const Digest& key, DataType type, const Shape& shape,
+                                      const StoredBytes& stored) {
+  return bank_.Get(key, [&] {
+    WeightForm form;
+    // Read-only: nobody writes through a constant.
+    form.plain = Tensor{type, shape, const_cast<std::byte*>(stored.bytes.data()), stored.owner};
+    form.key = key;
+    form.private_bytes = stored.is_private ? form.bytes() : 0;
+    return std::make_shared<const WeightSlot>(std::move(form));
+  });
 }
 
 }  // namespace tandem

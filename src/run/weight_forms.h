@@ -6,6 +6,13 @@
 
 namespace tandem {
 
+// Bytes of a form that somebody made before.
+struct StoredBytes {
+  ByteSpan bytes;
+  std::shared_ptr<const void> owner;
+  bool is_private = false;  // memory of this process, not of a file
+};
+
 // Gets weights of a graph from the bank, in the form that their use asks for. Safe from any thread.
 class WeightForms {
  public:
@@ -21,6 +28,13 @@ class WeightForms {
   // As a tensor: a view of the mapped file, or a copy of what Tandem does not own or what is not
   // aligned in its file.
   WeightHandle Plain(const Weight& weight);
+
+  // The same forms from where they are stored under their keys, unless somebody holds them.
+  // `bytes` are used in place; `is_private` if they are memory of this process. Throw as
+  // PackedMatrix::View.
+  WeightHandle StoredPacked(const Digest& key, const PackedSpec& spec, const StoredBytes& stored);
+  WeightHandle StoredPlain(const Digest& key, DataType type, const Shape& shape,
+                           const StoredBytes& stored);
 
  private:
   Digest PackedKey(const Matrix& matrix);

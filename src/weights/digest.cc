@@ -4,15 +4,28 @@
 #include <xxhash.h>
 
 #include <array>
+#include <charconv>
 #include <cstdio>
 
 namespace tandem {
 
 std::string Digest::Hex() const {
-  std::array<char, 33> text{};
+  std::array<char, Digest::kHexDigits + 1> text{};
   std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(high),
                 static_cast<unsigned long long>(low));
   return text.data();
+}
+
+std::optional<Digest> DigestFromHex(std::string_view text) {
+  constexpr size_t kHalf = Digest::kHexDigits / 2;
+  if (text.size() != Digest::kHexDigits) return std::nullopt;
+  const auto half = [&](size_t at, uint64_t& value) {
+    const char* last = text.data() + at + kHalf;
+    return std::from_chars(text.data() + at, last, value, 16).ptr == last;
+  };
+  Digest digest;
+  if (!half(0, digest.high) || !half(kHalf, digest.low)) return std::nullopt;
+  return digest;
 }
 
 Digest DigestOf(ByteSpan bytes) {

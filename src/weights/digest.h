@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,11 +21,16 @@ struct Digest {
 
   auto operator<=>(const Digest&) const = default;
 
-  // 32 lower-case hexadecimal digits, `high` first.
+  static constexpr size_t kHexDigits = 32;
+
+  // kHexDigits lower-case hexadecimal digits, `high` first.
   std::string Hex() const;
 };
 
 Digest DigestOf(ByteSpan bytes);
+
+// What Hex() gave; none for another text.
+std::optional<Digest> DigestFromHex(std::string_view text);
 
 // The digest of several parts. Each part is preceded by its length, so that moving a byte from one
 // part to the next changes the result. Not safe for use from several threads at once.
