@@ -187,15 +187,19 @@ void Ep::PlanCompiledModel(const std::vector<const OrtNode*>& nodes,
   }
 }
 
-// The model's own folder, and what the user says in its place.
+// The model's own folder, and what the user says in its place. With a folder for external data,
+// ONNX Runtime (since 1.24) says that the model lies there.
 BundlePlaces Ep::PlacesOfBundle() const {
   BundlePlaces places;
   places.model_file = model_file_;
-  if (!model_file_.empty()) places.folders.push_back(model_file_.parent_path());
-  if (!settings_.context.file.empty()) {
-    places.folders.push_back(settings_.context.file.parent_path());
-  }
-  if (!settings_.data_folder.empty()) places.folders.push_back(settings_.data_folder);
+  const auto add = [&](const std::filesystem::path& folder) {
+    auto& folders = places.folders;
+    if (std::find(folders.begin(), folders.end(), folder) == folders.end())
+      folders.push_back(folder);
+  };
+  if (!settings_.context.file.empty()) add(settings_.context.file.parent_path());
+  if (!model_file_.empty()) add(model_file_.parent_path());
+  if (!settings_.data_folder.empty()) add(settings_.data_folder);
   return places;
 }
 

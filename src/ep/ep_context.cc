@@ -81,11 +81,13 @@ std::shared_ptr<const Bundle> OpenBundle(Runtime& runtime, const BundlePlaces& p
       tried.push_back("'" + folder.string() + "'");
     }
   }
-  throw Error(ErrorCode::kNotFound,
-              Concat(subject, ": there is no bundle '", name, "' in ",
-                     tried.empty() ? "any folder, since the model is from memory: set "
-                                     "ep.context_file_path to the path that it had"
-                                   : Join(tried, " or ")));
+  throw Error(
+      ErrorCode::kNotFound,
+      Concat(subject, ": there is no bundle '", name, "' in ",
+             tried.empty() ? "any folder that is known" : Join(tried, " or "),
+             "; ep.context_file_path tells where the model lies when ONNX Runtime does not: "
+             "for a model from memory, or with "
+             "session.model_external_initializers_file_folder_path"));
 }
 
 std::shared_ptr<const Bundle> OpenEmbedded(const std::string& bytes, const std::string& subject) {
@@ -286,8 +288,7 @@ std::vector<OrtNode*> WriteContexts(const OrtFunctions& ort,
   }
   std::vector<OrtNode*> nodes;
   for (size_t i = 0; i < contexts.size(); ++i) {
-    nodes.push_back(MakeNode(ort, fused_nodes[i], contexts[i],
-                             settings.node_prefix + NodeName(ort, fused_nodes[i]),
+    nodes.push_back(MakeNode(ort, fused_nodes[i], contexts[i], NodeName(ort, fused_nodes[i]),
                              model_file.filename().string()));
   }
   return nodes;

@@ -1,0 +1,393 @@
+"""Compiled models: EPContext nodes over one bundle of weights and programs."""
+
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import onnxruntime_ep_tandem as tandem
+import pytest
+from llm import feeds as llm_feeds
+from models import Model, chain, matrix, product
+from processes import in_process
+from sessions import DATA_FOLDER, ORT_VERSION, assert_same_outputs, cpu_session, run, tandem_session
+
+SIZE = 96
+GROUP = {"ep.share_ep_contexts": "1"}
+LAST = {"ep.share_ep_contexts": "1", "ep.stop_share_ep_contexts": "1"}
+SUFFIX = "_TandemExecutionProvider.safetensors"
+
+
+def compile_model(model, path, entries=None, **options):
+    """Compiles `model` (a path, bytes or a Model) to `path`; the session ends."""
+    entries = {"ep.context_enable": "1", "ep.context_file_path": path, **(entries or {})}
+    tandem_session(model, whole=False, entries=entries, **options)
+    gc.collect()
+    return path
+
+
+def contexts(path):
+    """The attributes of the EPContext nodes of a model."""
+    nodes = [node for node in onnx.load(path).graph.node if node.op_type == "EPContext"]
+    return [{a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} for node in nodes]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def pair(tmp_path, rng):
+    """Two models over one data file, as paths, and a feed."""
+    shared, own = matrix(rng, SIZE, SIZE), matrix(rng, SIZE, SIZE)
+    paths = [
+        chain(shared, names=["w"]).save(tmp_path / "source" / "one.onnx"),
+        chain(shared, own, names=["w", "other"]).save(tmp_path / "source" / "two.onnx"),
+    ]
+    return paths, {"x": matrix(rng, 3, SIZE)}
+
+
+@pytest.fixture
+def compiled(tmp_path, pair):
+    """The pair, compiled into one group; and what the models compute."""
+    paths, feed = pair
+    expected = [run(cpu_session(path), **feed) for path in paths]
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    one = compile_model(paths[0], folder / "one.onnx", GROUP)
+    two = compile_model(paths[1], folder / "two.onnx", LAST)
+    return folder, [one, two], feed, expected
+
+
+def assert_computes(paths, feed, expected, **options):
+    for path, outputs in zip(paths, expected, strict=True):
+        assert_same_outputs(run(tandem_session(path, **options), **feed), outputs)
+
+
+def test_a_group_is_as_many_models_and_one_bundle(compiled, report):
+    folder, paths, feed, expected = compiled
+    assert names(folder) == ["one.onnx", f"one{SUFFIX}", "two.onnx"]
+    assert_computes(paths, feed, expected, report_file=report.file)
+    for path in paths:
+        [context] = contexts(path)
+        assert context["source"] == b"TandemExecutionProvider"
+        assert context["ep_cache_context"] == f"one{SUFFIX}".encode()
+        assert (context["main_context"], context["embed_mode"]) == (1, 0)
+
+
+def test_weights_are_used_in_place_and_shared(compiled, alone):
+    _, paths, _, _ = compiled
+    sessions = [tandem_session(path, report_file=alone.file) for path in paths]
+    assert alone.process["weight_bytes_in_private_memory"] == 0
+    assert alone.forms("w") == {"packed"}
+    assert alone.process["forms"]["packed"]["count"] == 2
+    del sessions
+
+
+def test_a_session_of_the_source_shares_with_one_of_the_bundle(compiled, pair, alone):
+    loaded = tandem_session(compiled[1][0], report_file=alone.file)
+    source = tandem_session(pair[0][0], report_file=alone.file)
+    assert alone.process["forms"]["packed"]["count"] == 1
+    del loaded, source
+
+
+def test_it_needs_nothing_but_itself(compiled, pair, tmp_path, monkeypatch):
+    folder, paths, feed, expected = compiled
+    shutil.rmtree(pair[0][0].parent)
+    moved = tmp_path / "anders wo ünï"
+    folder.rename(moved)
+    monkeypatch.chdir("/")
+    assert_computes([moved / path.name for path in paths], feed, expected)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    # ONNX Runtime then says that the model lies in that folder.
+    for path, outputs in zip(paths, expected, strict=True):
+        entries = {DATA_FOLDER: empty, "ep.context_file_path": moved / path.name}
+        assert_same_outputs(run(tandem_session(moved / path.name, entries=entries), **feed), outputs)
+
+
+def test_from_memory_it_is_found_beside_the_path_that_is_said(compiled):
+    folder, paths, feed, expected = compiled
+    for entries in ({"ep.context_file_path": paths[0]}, {DATA_FOLDER: folder}):
+        session = tandem_session(paths[0].read_bytes(), entries=entries)
+        assert_same_outputs(run(session, **feed), expected[0])
+    with pytest.raises(Exception, match=r"no bundle 'one_.*ep.context_file_path tells where"):
+        tandem_session(paths[0].read_bytes())
+
+
+def test_hugging_face_links_work_and_others_do_not(compiled, tmp_path):
+    folder, paths, feed, expected = compiled
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    for name in names(folder):
+        (snapshot / name).symlink_to(folder / name)
+    assert_computes([snapshot / path.name for path in paths], feed, expected)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    shutil.copy(paths[0], foreign)
+    (foreign / f"one{SUFFIX}").symlink_to(folder / f"one{SUFFIX}")
+    with pytest.raises(Exception, match="outside the model's folder"):
+        tandem_session(foreign / "one.onnx")
+
+
+@pytest.mark.parametrize("name", ["../one_TandemExecutionProvider.safetensors", "/etc/passwd", ""])
+def test_a_name_that_leaves_the_folder_is_refused(compiled, name):
+    _, paths, _, _ = compiled
+    model = onnx.load(paths[0])
+    [attribute] = [a for a in model.graph.node[0].attribute if a.name == "ep_cache_context"]
+    attribute.s = name.encode()
+    onnx.save(model, paths[0])
+    with pytest.raises(Exception, match="EPContext '"):
+        tandem_session(paths[0])
+
+
+def test_embedded_is_one_file(pair, tmp_path):
+    paths, feed = pair
+    expected = run(cpu_session(paths[1]), **feed)
+    folder = tmp_path / "embedded"
+    folder.mkdir()
+    path = compile_model(paths[1], folder / "two.onnx", {"ep.context_embed_mode": "1"})
+    assert names(folder) == ["two.onnx"]
+    for source in (path, path.read_bytes()):
+        assert_same_outputs(run(tandem_session(source), **feed), expected)
+    with pytest.raises(Exception, match=r"embed_mode 1.*excludes ep.share_ep_contexts"):
+        compile_model(paths[0], folder / "one.onnx", {**GROUP, "ep.context_embed_mode": "1"})
+
+
+@pytest.mark.parametrize("embed_mode", ["0", "1"])
+def test_partitions_between_nodes_of_the_cpu_provider(tmp_path, rng, embed_mode, report):
+    model = Model()
+    value = model.add("MatMul", model.input("x", ["batch", SIZE]), model.weight(matrix(rng, SIZE, SIZE)))
+    text = model.add("Cast", model.add("Round", value), to=onnx.TensorProto.STRING)
+    number = model.add("Cast", text, to=onnx.TensorProto.FLOAT)
+    model.output(model.add("MatMul", number, model.weight(matrix(rng, SIZE, SIZE)), name="y"))
+    feed = {"x": matrix(rng, 2, SIZE)}
+    entries = {"ep.context_embed_mode": embed_mode, "ep.context_node_name_prefix": "stage_"}
+    path = compile_model(model, tmp_path / "mixed.onnx", entries)
+    found = contexts(path)
+    assert len(found) == 2
+    assert all(context["partition_name"].startswith(b"stage_") for context in found)
+    session = tandem_session(path, whole=False, report_file=report.file)
+    assert_same_outputs(run(session, **feed), run(cpu_session(model), **feed), 1e-4)
+    assert report.last["nodes"]["claimed"] == 2
+    assert report.declined() == {"Cast": "it was left when the model was compiled"}
+
+
+@pytest.mark.parametrize("weights", ["f32", "f16", "int4"])
+@pytest.mark.parametrize("operators", ["plain", "contrib"])
+def test_a_language_model(exports, tmp_path, rng, weights, operators):
+    for form in ("window_prefill", "window_decode", "dynamic"):
+        source = exports.model(weights, operators, form)
+        path = compile_model(source, tmp_path / f"{form}.onnx", GROUP)
+        session, reference = tandem_session(path, whole=False), tandem_session(source, whole=False)
+        given = llm_feeds(reference, form, rng)
+        assert_same_outputs(run(session, **given), run(reference, **given), 0)
+    compile_model(exports.model(weights, operators, "prefill"), tmp_path / "prefill.onnx", LAST)
+    assert len(names(tmp_path)) == 5
+
+
+def test_two_groups_at_a_time(pair, tmp_path):
+    paths, _ = pair
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    for path, entries in zip(paths, (GROUP, LAST), strict=True):
+        for folder in folders:
+            compile_model(path, folder / path.name, entries)
+    for folder in folders:
+        assert names(folder) == ["one.onnx", f"one{SUFFIX}", "two.onnx"]
+    compile_model(paths[1], folders[0] / "three.onnx", GROUP)
+    assert f"three{SUFFIX}" in names(folders[0]), "the first group has ended"
+    compile_model(paths[1], folders[0] / "four.onnx", LAST)
+
+
+def compile_into(source, target, bundle):
+    compile_model(source, target, bundle_file=bundle)
+
+
+def test_processes_write_to_one_bundle(tmp_path, rng):
+    sources = [product(matrix(rng, SIZE, SIZE)).save(tmp_path / f"{i}" / "source.onnx") for i in range(3)]
+    target = tmp_path / "target"
+    target.mkdir()
+    threads = []
+    for i, source in enumerate(sources):
+        arguments = (compile_into, source, target / f"{i}.onnx", "all.safetensors")
+        keywords = {"folder": source.parent}
+        threads.append(threading.Thread(target=in_process, args=arguments, kwargs=keywords))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert names(target) == ["0.onnx", "1.onnx", "2.onnx", "all.safetensors"]
+    feed = {"x": matrix(rng, 2, SIZE)}
+    for i, source in enumerate(sources):
+        expected = run(cpu_session(source), **feed)
+        assert_same_outputs(run(tandem_session(target / f"{i}.onnx"), **feed), expected)
+
+
+def test_a_bundle_of_other_models_is_an_error(compiled, tmp_path, rng):
+    folder, paths, _, _ = compiled
+    other = tmp_path / "other"
+    other.mkdir()
+    compile_model(product(matrix(rng, SIZE, SIZE)), other / "one.onnx")
+    shutil.copy(other / f"one{SUFFIX}", folder)
+    with pytest.raises(Exception, match=r"has no program 'program/[0-9a-f]{32}'.*made for other models"):
+        tandem_session(paths[0])
+
+
+def test_a_missing_bundle_is_an_error(compiled):
+    folder, paths, _, _ = compiled
+    (folder / f"one{SUFFIX}").unlink()
+    with pytest.raises(Exception, match="no bundle 'one_") as error:
+        tandem_session(paths[0])
+    assert str(folder) in str(error.value)
+
+
+def damage(path, at):
+    with open(path, "r+b") as file:
+        file.seek(at, os.SEEK_SET if at >= 0 else os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def packed_tensor(path):
+    """Where the first packed weight of a bundle begins in the file."""
+    import json
+
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    return 8 + length + min(t["data_offsets"][0] for name, t in header.items() if name.startswith("packed/"))
+
+
+def test_damage_is_found(compiled):
+    folder, paths, feed, expected = compiled
+    bundle = folder / f"one{SUFFIX}"
+    weight, time = packed_tensor(bundle), bundle.stat().st_mtime_ns
+    damage(bundle, weight)
+    with pytest.raises(Exception, match=r"tensor 'packed/.* is damaged"):
+        tandem_session(paths[0])
+    os.utime(bundle, ns=(time, time))
+    with pytest.raises(Exception, match=r"tensor 'packed/.* is damaged"):
+        tandem_session(paths[0], verify="full")
+    tandem_session(paths[0], verify="off")
+    damage(bundle, weight)
+    assert_computes(paths, feed, expected, verify="full")
+    damage(bundle, 100)
+    with pytest.raises(Exception, match="header"):
+        tandem_session(paths[0], verify="off")
+
+
+def test_a_truncated_bundle_is_an_error(compiled):
+    folder, paths, _, _ = compiled
+    bundle = folder / f"one{SUFFIX}"
+    bundle.write_bytes(bundle.read_bytes()[:-4096])
+    with pytest.raises(Exception, match="truncated"):
+        tandem_session(paths[0])
+
+
+def test_a_compiled_model_is_not_compiled_again(compiled, tmp_path):
+    with pytest.raises(Exception, match="compiled already"):
+        compile_model(compiled[1][0], tmp_path / "again.onnx")
+
+
+def test_a_model_from_memory_needs_a_path(rng):
+    with pytest.raises(Exception, match=r"ep.?context_(file_)?path"):
+        tandem_session(product(matrix(rng, SIZE, SIZE)), entries={"ep.context_enable": "1"})
+
+
+def test_flags_are_0_or_1(rng):
+    with pytest.raises(Exception, match=r"ep.share_ep_contexts: found 'yes', expected 0 or 1"):
+        tandem_session(product(matrix(rng, SIZE, SIZE)), entries={"ep.share_ep_contexts": "yes"})
+
+
+def test_a_bundle_file_is_a_name(rng):
+    with pytest.raises(Exception, match="option 'bundle_file': found 'a/b', expected a name without a folder"):
+        tandem_session(product(matrix(rng, SIZE, SIZE)), bundle_file="a/b")
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(pair, tmp_path):
+    with pytest.raises(Exception, match="nowhere"):
+        compile_model(pair[0][0], tmp_path / "nowhere" / "one.onnx")
+
+
+def test_safetensors_reads_it(compiled):
+    safetensors = pytest.importorskip("safetensors")
+    folder, _, _, _ = compiled
+    with safetensors.safe_open(folder / f"one{SUFFIX}", framework="numpy") as bundle:
+        kinds = {name.split("/")[0] for name in bundle.keys()}  # noqa: SIM118
+        assert {"program", "topology", "packed"} <= kinds
+        assert bundle.metadata()["tandem.format"] == "1.0"
+        [topology] = [name for name in bundle.keys() if name.startswith("topology/")][:1]  # noqa: SIM118
+        onnx.load_from_string(bundle.get_tensor(topology).tobytes())
+
+
+@pytest.mark.skipif(not hasattr(onnxruntime, "ModelCompiler"), reason="needs onnxruntime.ModelCompiler")
+@pytest.mark.parametrize("embeds", [False, True])
+def test_model_compiler(pair, tmp_path, embeds):
+    paths, feed = pair
+    expected = run(cpu_session(paths[0]), **feed)
+    folder = tmp_path / "made"
+    folder.mkdir()
+    compiler = onnxruntime.ModelCompiler(tandem.session_options(), paths[0], embed_compiled_data_into_model=embeds)
+    compiler.compile_to_file(str(folder / "one.onnx"))
+    assert len(names(folder)) == (1 if embeds else 2)
+    assert_same_outputs(run(tandem_session(folder / "one.onnx"), **feed), expected)
+
+
+@pytest.mark.skipif(not hasattr(onnxruntime, "ModelCompiler"), reason="needs onnxruntime.ModelCompiler")
+def test_model_compiler_in_memory(rng):
+    model, feed = product(matrix(rng, SIZE, SIZE)), {"x": matrix(rng, 2, SIZE)}
+    compiler = onnxruntime.ModelCompiler(tandem.session_options(), model.bytes(), embed_compiled_data_into_model=True)
+    session = tandem_session(compiler.compile_to_bytes())
+    assert_same_outputs(run(session, **feed), run(cpu_session(model), **feed))
+
+
+def load_and_run(path, feed_file, result):
+    """For a process with another ONNX Runtime; returns its version."""
+    with np.load(feed_file) as feed:
+        np.savez(result, **run(tandem_session(Path(path)), **feed))
+    return onnxruntime.__version__
+
+
+def test_another_onnxruntime_loads_it(compiled, tmp_path):
+    """What this version wrote, with the other one of the two that are tested."""
+    oldest = Path(__file__).parents[2] / "build" / "oldest-onnxruntime"
+    is_oldest = str(oldest) in onnxruntime.__file__
+    if not oldest.exists():
+        pytest.skip("there is one ONNX Runtime only")
+    search = [str(Path(__file__).parent), *([] if is_oldest else [str(oldest)])]
+    _, paths, feed, expected = compiled
+    model = onnx.load(paths[0])
+    model.ir_version = 10  # ONNX Runtime writes its own newest
+    onnx.save(model, paths[0])
+    np.savez(tmp_path / "feed.npz", **feed)
+    code = "import sys; sys.path[:0] = sys.argv[4:]; import test_bundles as t; print(t.load_and_run(*sys.argv[1:4]))"
+    arguments = [paths[0], tmp_path / "feed.npz", tmp_path / "result.npz", *search]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2] / "examples" / "smollm2")
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip() != onnxruntime.__version__
+    with np.load(tmp_path / "result.npz") as result:
+        assert_same_outputs(dict(result), expected[0])
+
+
+def test_an_incompatible_model_is_refused_everywhere(compiled):
+    """By its bundle in every session; ONNX Runtime itself asks only where it compiles or with its C API."""
+    folder, paths, _, _ = compiled
+    bundle = folder / f"one{SUFFIX}"
+    bundle.write_bytes(bundle.read_bytes().replace(b'"tandem.format":"1.0"', b'"tandem.format":"9.0"'))
+    with pytest.raises(Exception, match=r"found format '9.0', expected 1.x"):
+        tandem_session(paths[0])
+    metadata = {entry.key: entry.value for entry in onnx.load(paths[0]).metadata_props}
+    if ORT_VERSION >= (1, 24):
+        assert metadata["ep_compatibility_info.TandemExecutionProvider"] == "tandem.format=1.0;device=CPU"
