@@ -43,6 +43,10 @@ class FileDescriptor {
 constexpr int64_t kSecond = 1'000'000'000;  // in nanoseconds
 constexpr std::string_view kTemporarySuffix = ".XXXXXX";
 
+int64_t Nanoseconds(const struct timespec& time) {
+  return time.tv_sec * kSecond + time.tv_nsec;
+}
+
 std::filesystem::path FolderOf(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -51,11 +55,8 @@ FileIdentity IdentityOf(const struct stat& info, const std::filesystem::path& pa
   if (!S_ISREG(info.st_mode)) {
     throw Error(ErrorCode::kIo, Concat("'", path.string(), "' is not a regular file"));
   }
-  const auto nanoseconds = [](const struct timespec& time) {
-    return time.tv_sec * kSecond + time.tv_nsec;
-  };
-  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), nanoseconds(info.st_mtim),
-          nanoseconds(info.st_ctim)};
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), Nanoseconds(info.st_mtim),
+          Nanoseconds(info.st_ctim)};
 }
 
 }  // namespace
@@ -140,6 +141,20 @@ void AtomicFile::RemoveLeftovers(const std::filesystem::path& path) {
       std::filesystem::remove(entry.path(), ignored);
     }
   }
+}
+
+int64_t LastUse(const std::filesystem::path& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) ThrowSystemError("read", path);
+  return Nanoseconds(info.st_atim);
+}
+
+void MarkAsUsed(const std::filesystem::path& path) {
+  struct timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  if (Nanoseconds(now) - LastUse(path) < 3600 * kSecond) return;
+  const std::array<struct timespec, 2> times{now, {0, UTIME_OMIT}};
+  ::utimensat(AT_FDCWD, path.c_str(), times.data(), 0);
 }
 
 FolderLock::FolderLock(const std::filesystem::path& folder) {

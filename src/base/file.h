@@ -87,6 +87,14 @@ class AtomicFile {
   int file_ = -1;
 };
 
+// When a file was last used, as MarkAsUsed said or the system did; nanoseconds since 1970. Throws
+// as IdentityOf.
+int64_t LastUse(const std::filesystem::path& path);
+
+// Says that a file is used now, if it was not said within the last hour. Its content and the time
+// of its modification stay; where that is not allowed, nothing happens.
+void MarkAsUsed(const std::filesystem::path& path);
+
 // Keeps other holders for the same folder waiting, in this process and in others. Nothing is
 // created in the folder.
 class FolderLock {

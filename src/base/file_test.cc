@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -62,6 +63,35 @@ TEST(FileIdentity, ChangesWithTheContentWhateverTimeTheFileIsGiven) {
   std::filesystem::last_write_time(path, time);
   EXPECT_EQ(first.mtime_ns, IdentityOf(path).mtime_ns);
   EXPECT_NE(first, IdentityOf(path));
+}
+
+TEST(AtomicFile, GivesTheTimeThatIsAsked) {
+  TempDir dir;
+  const auto path = dir.path() / "a";
+  constexpr int64_t kTime = 1'500'000'000'000'000'000;
+  AtomicFile file(path);
+  file.Write(std::as_bytes(std::span("text", 4)));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  file.Commit(kTime);
+  EXPECT_EQ(IdentityOf(path).mtime_ns, kTime);
+  EXPECT_EQ(ReadTextFile(path), "text");
+}
+
+TEST(MarkAsUsed, KeepsContentAndTimeOfModification) {
+  TempDir dir;
+  const auto path = dir.Write("a", "12345678");
+  MarkAsUsed(path);
+  const int64_t recent = LastUse(path);
+  MarkAsUsed(path);
+  EXPECT_EQ(LastUse(path), recent) << "said within the hour";
+  const FileIdentity before = IdentityOf(path);
+  const struct timespec old{1'000'000'000, 0};
+  const struct timespec times[2]{old, {0, UTIME_OMIT}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  MarkAsUsed(path);
+  EXPECT_GT(LastUse(path), old.tv_sec * 1'000'000'000);
+  EXPECT_EQ(IdentityOf(path).mtime_ns, before.mtime_ns);
+  EXPECT_TANDEM_ERROR(LastUse(dir.path() / "none"), ErrorCode::kNotFound, "none");
 }
 
 TEST(WriteFileAtomically, LeavesTheOldFileWhenItFails) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstring>
@@ -193,6 +195,35 @@ TEST_F(BundleTest, WhatAKilledWriterLeftIsRemoved) {
   Writer().Write(path);
   EXPECT_FALSE(std::filesystem::exists(dir_.path() / "a.safetensors.Ab12Cd"));
   EXPECT_TRUE(std::filesystem::exists(dir_.path() / "b.safetensors.Ab12Cd"));
+}
+
+TEST_F(BundleTest, AWriterThatIsKilledLeavesTheOldOrTheNewFile) {
+  const auto path = dir_.path() / "a.safetensors";
+  Writer().Write(path);
+  for (int round = 0; round < 50; ++round) {
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      for (int i = 0;; ++i) {
+        const FolderLock lock(dir_.path());
+        BundleWriter more;
+        more.AddAll(Open(path));
+        more.Add("weight/" + std::to_string(round), DataType::kUint32, {100'000}, AsBytes(large_),
+                 nullptr);
+        more.Write(path);
+        if (i == 1) ::pause();  // it has written all it has
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(300 * round));
+    ::kill(writer, SIGKILL);
+    ::waitpid(writer, nullptr, 0);
+    ReadAll(*Open(path), Verify::kFull);
+    const FolderLock lock(dir_.path());  // it went with its holder
+  }
+  BundleWriter last;
+  last.AddAll(Open(path));
+  last.Write(path);
+  const std::filesystem::directory_iterator files(dir_.path());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "nothing is left behind";
 }
 
 TEST_F(BundleTest, AFolderLockKeepsOthersWaiting) {

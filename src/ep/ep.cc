@@ -150,7 +150,17 @@ void Ep::PlanModel(const OrtGraph* ort_graph, const std::vector<const OrtNode*>&
     }
     CheckEmbeddable(bytes);
   }
-  Plan plan = MakePlan(*runtime_, *device_, build_options_, graph, WhyDeclined(graph));
+  std::optional<ProgramCache> cache;
+  if (!settings_.options.cache_dir.empty() && !settings_.context.enabled) {
+    const auto limit = static_cast<uint64_t>(settings_.options.cache_size_limit) << 20;
+    cache.emplace(settings_.options.cache_dir, limit, settings_.options.verify);
+  }
+  Plan plan = MakePlan(*runtime_, *device_, build_options_, graph, WhyDeclined(graph),
+                       cache ? &*cache : nullptr);
+  if (cache) {
+    for (const std::string& warning : cache->TakeWarnings())
+      Log(ORT_LOGGING_LEVEL_WARNING, warning);
+  }
   for (NodeId id = 0; id < nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
     if (plan.declined[id]) {

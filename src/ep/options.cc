@@ -80,9 +80,17 @@ constexpr std::array kTable{
          "precedence over what other options set."},
         [](Options& o, std::string_view, const std::string& v) { o.load_config = v; }},
     Row{{"cache_dir", "folder", "",
-         "Where compiled models will be kept for later processes. Accepted; it takes effect with "
-         "bundles."},
+         "Where to keep what is compiled, in bundles, for later processes: models are found there "
+         "by their "
+         "content. ep.context_enable takes precedence. A cache never fails a session: a warning "
+         "says "
+         "what could not be read or kept."},
         [](Options& o, std::string_view, const std::string& v) { o.cache_dir = v; }},
+    Row{{"cache_size_limit", "MiB", "16384",
+         "Of all bundles in cache_dir: the least recently used make room."},
+        [](Options& o, std::string_view n, const std::string& v) {
+          o.cache_size_limit = ParseInt(n, v, 0);
+        }},
     Row{{"bundle_file", "file name", "",
          "With ep.context_enable: the bundle, beside the compiled model, to which this model's "
          "weights and "

@@ -19,6 +19,7 @@ struct Options {
   int num_streams = 1;
   std::string load_config;  // JSON, already read if it was a file
   std::string cache_dir;
+  int cache_size_limit = 16 * 1024;  // MiB
   std::string bundle_file;
   Verify verify = Verify::kAuto;
   bool share_weights = true;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/expect_error.h"
 #include "tests/support/random_matrix.h"
 
 namespace tandem {
@@ -92,6 +93,46 @@ TEST(PackedMatrix, IsNotMuchLargerThanItsSource) {
   const RandomMatrix matrix(spec);
   const uint64_t source_bytes = spec.n * spec.k / 2 + spec.n * spec.k / 32 * 4;
   EXPECT_EQ(PackedMatrix::Pack(matrix.source(), Serial).bytes().size(), source_bytes);
+}
+
+TEST(PackedMatrix, IsReadFromWhereItWasStored) {
+  for (DataType type : {DataType::kFloat32, DataType::kInt4, DataType::kUint8}) {
+    const RandomMatrix matrix(
+        {.n = 37, .k = 70, .type = type, .block_k = 0, .zero_point_type = type});
+    const PackedMatrix packed = PackedMatrix::Pack(matrix.source(), Serial);
+    const auto owner = std::make_shared<int>();
+    const PackedMatrix view = PackedMatrix::View(packed.spec(), packed.bytes(), owner);
+    EXPECT_EQ(owner.use_count(), 2);
+    EXPECT_EQ(view.bytes().data(), packed.bytes().data()) << "not copied";
+    std::vector<float> expected(70);
+    std::vector<float> found(70);
+    packed.CopyOutput(36, expected.data());
+    view.CopyOutput(36, found.data());
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(PackedMatrix, BytesOfAnotherMatrixAreRefused) {
+  const RandomMatrix matrix({.n = 37, .k = 70, .type = DataType::kInt4});
+  const PackedMatrix packed = PackedMatrix::Pack(matrix.source(), Serial);
+  const auto view = [&](auto change) {
+    PackedSpec spec = packed.spec();
+    change(spec);
+    PackedMatrix::View(spec, packed.bytes(), nullptr);
+  };
+  const auto refuses = [&](auto change, const char* expected) {
+    EXPECT_TANDEM_ERROR(view(change), ErrorCode::kInvalidModel, expected);
+  };
+  refuses([](PackedSpec& s) { s.n = 64; }, "bytes, expected");
+  refuses([](PackedSpec& s) { s.n = 0; }, "0 outputs");
+  refuses([](PackedSpec& s) { s.n = UINT64_MAX; }, "overflow");
+  refuses([](PackedSpec& s) { s.k = 0; }, "0 inputs");
+  refuses([](PackedSpec& s) { s.layout = static_cast<Layout>(9); }, "layout 9");
+  refuses([](PackedSpec& s) { s.block_k = 0; }, "blocks of 0");
+  refuses([](PackedSpec& s) { s.block_k = 5; }, "blocks of 5");
+  refuses([](PackedSpec& s) { s.has_zero_points = true; }, "bytes, expected");
+  EXPECT_TANDEM_ERROR(PackedMatrix::View(packed.spec(), packed.bytes().subspan(1), nullptr),
+                      ErrorCode::kInvalidModel, "bytes, expected");
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kProgramPrefix = "program/";
 
+constexpr size_t kMostBuffers = 100'000;  // between the functions of a program
+
 // Value kinds by their number in files.
 constexpr std::array kKinds{Program::ValueKind::kInput, Program::ValueKind::kOutput,
                             Program::ValueKind::kConstant, Program::ValueKind::kBuffer,
@@ -63,10 +65,7 @@ class ProgramWriter {
       : writer_(writer), program_(program) {}
 
   std::string Write(const std::string& device) {
-    Json json{{"device", device},
-              {"inputs", program_->inputs},
-              {"buffer_bytes", program_->buffer_bytes},
-              {"in_place", program_->in_place}};
+    Json json{{"device", device}, {"inputs", program_->inputs}, {"in_place", program_->in_place}};
     for (const Program::Output& output : program_->outputs) {
       Json entry = TypeAndShape(output.type, output.shape);
       entry["name"] = output.name;
@@ -229,7 +228,6 @@ class ProgramReader {
       program_.outputs.push_back(
           {output.at("name").get<std::string>(), Type(output), output.at("shape").get<Shape>()});
     }
-    program_.buffer_bytes = json.at("buffer_bytes").get<std::vector<uint64_t>>();
     for (const Json& pair : json.at("in_place")) {
       program_.in_place.emplace_back(Position(pair.at(0), program_.inputs.size(), "in_place"),
                                      Position(pair.at(1), program_.outputs.size(), "in_place"));
@@ -329,7 +327,10 @@ class ProgramReader {
     };
     graph.inputs = values(json.at("inputs"));
     graph.outputs = values(json.at("outputs"));
-    for (ValueId input : graph.inputs) is_known.at(input) = true;
+    for (ValueId input : graph.inputs) {
+      Require(input != kNoValue && graph[input].shape, "an input of the host");
+      is_known[input] = true;
+    }
     for (const Json& entry : List(json, "nodes")) {
       Node node{.name = entry.at("name").get<std::string>(),
                 .op_type = entry.at("op_type").get<std::string>(),
@@ -351,7 +352,8 @@ class ProgramReader {
       graph.nodes.push_back(std::move(node));
     }
     for (ValueId output : graph.outputs)
-      Require(output != kNoValue && is_known[output], "a result of the host");
+      Require(output != kNoValue && is_known[output] && graph[output].shape,
+              "a result of the host");
     return HostFunction(graph);
   }
 
@@ -373,9 +375,12 @@ class ProgramReader {
         Require(value.index < program_.outputs.size(), "a value that is an output");
         break;
       case Program::ValueKind::kBuffer:
-        Require(value.index < program_.buffer_bytes.size() && IsStatic(value.shape) &&
-                    TensorBytes(value.type, value.shape) <= program_.buffer_bytes[value.index],
-                "a value in a buffer");
+        Require(value.index < kMostBuffers && BitWidth(value.type) > 0, "a value in a buffer");
+        if (value.index >= program_.buffer_bytes.size()) {
+          program_.buffer_bytes.resize(value.index + 1);
+        }
+        program_.buffer_bytes[value.index] =
+            std::max(program_.buffer_bytes[value.index], TensorBytes(value.type, value.shape));
         break;
       case Program::ValueKind::kConstant:
         ReadConstant(value);

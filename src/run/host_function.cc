@@ -199,17 +199,23 @@ Integers Range(const Node& node, const Integers& start, const Integers& limit,
 }
 
 Integers Compute(const Node& node, const std::vector<const Integers*>& inputs) {
+  const auto input = [&](size_t index) -> const Integers& {
+    if (index >= inputs.size() || inputs[index] == nullptr) {
+      Fail(node, Concat("input ", index, " is left out"));
+    }
+    return *inputs[index];
+  };
   const Integers* second = inputs.size() > 1 ? inputs[1] : nullptr;
-  if (node.op_type == "Cast" || node.op_type == "Identity") return *inputs[0];
-  if (node.op_type == "Unsqueeze") return Unsqueeze(node, *inputs[0], second);
-  if (node.op_type == "Squeeze") return Squeeze(node, *inputs[0], second);
-  if (node.op_type == "ReduceSum") return ReduceSum(node, *inputs[0], second);
-  if (node.op_type == "Range") return Range(node, *inputs.at(0), *inputs.at(1), *inputs.at(2));
+  if (node.op_type == "Cast" || node.op_type == "Identity") return input(0);
+  if (node.op_type == "Unsqueeze") return Unsqueeze(node, input(0), second);
+  if (node.op_type == "Squeeze") return Squeeze(node, input(0), second);
+  if (node.op_type == "ReduceSum") return ReduceSum(node, input(0), second);
+  if (node.op_type == "Range") return Range(node, input(0), input(1), input(2));
   const auto op = BinaryOps().find(node.op_type);
   if (op == BinaryOps().end()) Fail(node, "is no operator of the host");
-  Integers result = *inputs[0];
+  Integers result = input(0);
   for (size_t i = 1; i < inputs.size(); ++i) {
-    result = Elementwise(node, op->second, result, *inputs[i]);
+    result = Elementwise(node, op->second, result, input(i));
   }
   return result;
 }

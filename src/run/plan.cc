@@ -15,8 +15,14 @@ constexpr size_t kFewNodes = 8;
 
 class Planner {
  public:
-  Planner(Runtime& runtime, Device& device, const BuildOptions& options, const Graph& graph)
-      : runtime_(runtime), device_(device), options_(options), graph_(graph), index_(graph) {}
+  Planner(Runtime& runtime, Device& device, const BuildOptions& options, const Graph& graph,
+          ProgramCache* cache)
+      : runtime_(runtime),
+        device_(device),
+        options_(options),
+        graph_(graph),
+        index_(graph),
+        cache_(cache) {}
 
   Plan Make(std::vector<Reason> declined) {
     Plan plan;
@@ -24,6 +30,7 @@ class Planner {
     // Each round either compiles everything or declines at least one node more.
     while (!TryPartitions(plan)) {
     }
+    if (cache_ != nullptr) cache_->Keep(runtime_, device_);
     return plan;
   }
 
@@ -36,7 +43,7 @@ class Planner {
     if (partitions.size() > 1 && DeclineBookkeeping(partitions, plan)) return false;
     for (auto& nodes : partitions) {
       std::shared_ptr<const Program> program;
-      if (const Reason reason = TryCompile(nodes, options_, &program)) {
+      if (const Reason reason = TryCompile(nodes, options_, cache_, &program)) {
         Decline(nodes, *reason, plan);
         return false;
       }
@@ -70,9 +77,11 @@ class Planner {
 
   // The reason why the device does not take `nodes`; none when it does.
   Reason TryCompile(const std::vector<NodeId>& nodes, const BuildOptions& options,
-                    std::shared_ptr<const Program>* program) {
+                    ProgramCache* cache, std::shared_ptr<const Program>* program) {
     try {
-      *program = BuildProgram(runtime_, device_, options, ExtractNodes(graph_, index_, nodes));
+      const Graph part = ExtractNodes(graph_, index_, nodes);
+      *program = cache == nullptr ? BuildProgram(runtime_, device_, options, part)
+                                  : cache->Build(runtime_, device_, options, part);
       return std::nullopt;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kUnsupported) throw;
@@ -105,7 +114,7 @@ class Planner {
     BuildOptions options = options_;
     options.folds = false;
     std::shared_ptr<const Program> program;
-    return TryCompile({id}, options, &program);
+    return TryCompile({id}, options, nullptr, &program);
   }
 
   Runtime& runtime_;
@@ -113,14 +122,15 @@ class Planner {
   const BuildOptions& options_;
   const Graph& graph_;
   GraphIndex index_;
+  ProgramCache* cache_;
   std::unordered_map<Digest, Reason> verdicts_;
 };
 
 }  // namespace
 
 Plan MakePlan(Runtime& runtime, Device& device, const BuildOptions& options, const Graph& graph,
-              std::vector<Reason> declined) {
-  return Planner(runtime, device, options, graph).Make(std::move(declined));
+              std::vector<Reason> declined, ProgramCache* cache) {
+  return Planner(runtime, device, options, graph, cache).Make(std::move(declined));
 }
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 
 #include "graph/capability.h"
 #include "run/program_builder.h"
+#include "run/program_cache.h"
 
 namespace tandem {
 
@@ -24,7 +25,8 @@ struct Plan {
 // Where that fails, each kind of node is compiled alone to find out which the device lacks, and the
 // rest is tried again. What the plan takes is therefore known to compile. Throws what reading the
 // weights throws.
+// Programs are taken from `cache`, if there is one, and kept there.
 Plan MakePlan(Runtime& runtime, Device& device, const BuildOptions& options, const Graph& graph,
-              std::vector<Reason> declined);
+              std::vector<Reason> declined, ProgramCache* cache = nullptr);
 
 }  // namespace tandem
