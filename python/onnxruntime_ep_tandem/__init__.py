@@ -6,6 +6,10 @@ A first run is three lines:
     session = onnxruntime.InferenceSession("prefill.onnx", tandem.session_options())
     other = onnxruntime.InferenceSession("decode.onnx", tandem.session_options())   # the same weights in memory
 
+And to compile them ahead of time, into two small models and one file of weights:
+
+    tandem.compile(["prefill.onnx", "decode.onnx"], "compiled")
+
 The package contains neither ONNX Runtime nor OpenVINO: it works with the `onnxruntime` (1.23 or later) and the
 `openvino` that are installed beside it.
 """
@@ -15,7 +19,10 @@ import importlib.util
 import json
 import pathlib
 
+from .bundles import compile
+
 __all__ = [
+    "compile",
     "get_ep_name",
     "get_ep_names",
     "get_library_path",

@@ -1,9 +1,6 @@
 """The Python package: names, registration, sessions in three lines, the command line."""
 
-import json
 import pathlib
-import subprocess
-import sys
 
 import onnxruntime
 import onnxruntime_ep_tandem as tandem
@@ -65,56 +62,3 @@ def test_options_may_be_any_object(tmp_path, rng):
     session = onnxruntime.InferenceSession(product(matrix(rng, 64, 48)).bytes(), options, enable_fallback=0)
     assert tandem.read_report(file)["sessions"][-1]["options"] == {"num_streams": "2", "report_file": str(file)}
     del session
-
-
-def command(*arguments):
-    result = [sys.executable, "-m", "onnxruntime_ep_tandem", *map(str, arguments)]
-    return subprocess.run(result, capture_output=True, text=True, timeout=60)
-
-
-def test_info_names_library_and_devices():
-    result = command("info")
-    assert result.returncode == 0, result.stderr
-    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
-    assert lines[0] == ["library", tandem.get_library_path()]
-    assert lines[1][0] == "device"
-    assert lines[1][1].startswith("CPU")
-
-
-def test_report_of_models_shows_what_they_share(tmp_path, rng):
-    weights = matrix(rng, 64, 48)
-    paths = [product(weights).save(tmp_path / f"{name}.onnx") for name in "ab"]
-    result = command("report", *paths, "--option", "fold=off", "--option", "num_of_threads=1")
-    assert result.returncode == 0, result.stderr
-    report = json.loads(result.stdout)
-    assert [session["model"] for session in report["sessions"]] == [str(path) for path in paths]
-    assert [session["unshared_bytes"] for session in report["sessions"]] == [0, 0]
-    assert report["sessions"][0]["options"]["fold"] == "off"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "required: command"),
-        (["report"], "required: MODEL"),
-        (["report", "x.onnx", "--option", "fold"], "'fold' is not NAME=VALUE"),
-        (["nonsense"], "invalid choice"),
-    ],
-)
-def test_wrong_command_lines_are_refused(arguments, message):
-    result = command(*arguments)
-    assert result.returncode == 2
-    assert message in result.stderr
-
-
-def test_report_of_a_model_that_does_not_exist(tmp_path):
-    result = command("report", tmp_path / "nothing.onnx")
-    assert result.returncode != 0
-    assert "nothing.onnx" in result.stderr
-
-
-def test_report_with_an_option_that_does_not_exist(tmp_path, rng):
-    path = product(matrix(rng, 64, 48)).save(tmp_path / "model.onnx")
-    result = command("report", path, "--option", "precison=FP32")
-    assert result.returncode != 0
-    assert "did you mean 'precision'" in result.stderr
