@@ -11,7 +11,7 @@ OLDEST := PYTHONPATH=build/oldest-onnxruntime
 help:
 	@echo 'make demo    run SmolLM2 on Tandem and on ONNX Runtime CPU, side by side'
 	@echo 'make test    unit tests, and end-to-end tests on the newest and the oldest ONNX Runtime'
-	@echo 'make bench   memory and speed of the pair of prefill and decode beside its peers'
+	@echo 'make bench   memory and speed of the pair of prefill and decode beside its peers, and from a bundle'
 	@echo 'make wheel   the Python wheel, in build/wheel'
 	@echo 'make lint    formatting, clang-tidy and ruff'
 	@echo 'make asan    unit tests under AddressSanitizer and UndefinedBehaviorSanitizer'
@@ -47,6 +47,8 @@ bench: wheel
 	@$(VENV)/python bench/run.py pair --weights f32 --models build/smollm2
 	@$(VENV)/python bench/run.py pair --weights f16 --models build/smollm2
 	@$(VENV)/python bench/run.py pair --weights int4 --models build/smollm2
+	@$(VENV)/python bench/run.py bundle --models build/smollm2
+	@$(VENV)/python bench/run.py processes --models build/smollm2
 
 lint: build
 	@$(VENV)/python tools/lint.py

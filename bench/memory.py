@@ -37,6 +37,18 @@ def read():
     return Reading(_bytes(values["Anonymous"]), _bytes(values["Rss"]))
 
 
+def file_pss(path):
+    """The proportional set size of all mappings of a file, in bytes."""
+    total, is_file = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        fields = line.split(maxsplit=5)
+        if "-" in fields[0]:  # a mapping: range, permissions, offset, device, inode, path
+            is_file = fields[-1] == str(path)
+        elif is_file and fields[0] == "Pss:":
+            total += int(fields[1]) * 1024
+    return total
+
+
 def zeros(arguments):
     """Zeroed arrays by name for `arguments`, (name, dtype, shape) each; every array starts on a page of its own.
 

@@ -37,9 +37,10 @@ class Settings:
 class WorkerProcess:
     """A process with a Worker. Use it as a context manager: the process ends with the block."""
 
-    def __init__(self, candidate, settings, exchange):
+    def __init__(self, candidate, settings, exchange, folder=None):
+        """`folder` has the models; None: the exported ones."""
         self._candidate = candidate
-        folder = settings.models / settings.weights
+        folder = folder or settings.models / settings.weights
         command = [sys.executable, RUN, "worker", candidate, folder, exchange, str(settings.threads)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -72,7 +73,7 @@ def measure(settings, progress):
     samples = {name: {} for name in CANDIDATES}
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as exchange_name:
         exchange = Path(exchange_name)
-        _prepare(folder, exchange, settings)
+        prepare(folder, exchange, settings)
         for number in range(settings.repeat):
             progress(f"round {number + 1} of {settings.repeat}")
             for name, figures in _round(settings, exchange, number).items():
@@ -81,7 +82,8 @@ def measure(settings, progress):
     return samples
 
 
-def _prepare(folder, exchange, settings):
+def prepare(folder, exchange, settings):
+    """Writes into `exchange` what the workers read: inputs, and what ORT CPU makes of them."""
     preparation.warm(folder / "weights.data")
     preparation.write_inputs(folder, exchange, PREFILL_TOKENS)
     for form in FORMS:

@@ -56,6 +56,10 @@ class Worker:
         found = self._arrays[form]["logits"].astype(np.float64)
         return {"distance": float(np.linalg.norm(found - expected) / np.linalg.norm(expected))}
 
+    def file_pages(self, path):
+        """Bytes of the file's pages in this process, each divided by how many processes have it."""
+        return {"pss": memory.file_pss(path)}
+
     def reference(self):
         """Writes the logits of both forms, and the inputs of the decode form that follow from the prefill's run."""
         self.open("prefill")

@@ -9,7 +9,7 @@
 #include "bundle/bundle_format.h"
 
 namespace tandem {
-std::shared_ptr<const Bundle> Bundle::Open(std::shared_ptr<const MappedFile> file) {
+std::shared_ptr<const Bundle> Bundle::Open(const std::shared_ptr<const MappedFile>& file) {
   const ByteSpan bytes = file->bytes();
   const int64_t mtime_ns = file->identity().mtime_ns;
   std::shared_ptr<Bundle> bundle(new Bundle("'" + file->path().string() + "'", bytes, file));

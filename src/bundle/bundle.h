@@ -40,7 +40,7 @@ class Bundle {
  public:
   // Checks the header: its digest, the version, and that all tensors lie inside the file. Throws
   // Error(kInvalidModel), naming the file, what was found and what was expected.
-  static std::shared_ptr<const Bundle> Open(std::shared_ptr<const MappedFile> file);
+  static std::shared_ptr<const Bundle> Open(const std::shared_ptr<const MappedFile>& file);
   // The same for a bundle in memory that `owner` keeps; `name` is for messages.
   static std::shared_ptr<const Bundle> FromMemory(std::string name, ByteSpan bytes,
                                                   std::shared_ptr<const void> owner);

@@ -15,12 +15,14 @@ import onnxruntime_ep_tandem as tandem
 import pytest
 from llm import feeds as llm_feeds
 from models import Model, chain, matrix, product
+from onnxruntime_ep_tandem import bundles
 from processes import in_process
 from sessions import DATA_FOLDER, ORT_VERSION, assert_same_outputs, cpu_session, run, tandem_session
 
 SIZE = 96
 GROUP = {"ep.share_ep_contexts": "1"}
 LAST = {"ep.share_ep_contexts": "1", "ep.stop_share_ep_contexts": "1"}
+GOLDEN = Path(__file__).parents[1] / "golden"
 SUFFIX = "_TandemExecutionProvider.safetensors"
 
 
@@ -190,6 +192,59 @@ def test_a_language_model(exports, tmp_path, rng, weights, operators):
         assert_same_outputs(run(session, **given), run(reference, **given), 0)
     compile_model(exports.model(weights, operators, "prefill"), tmp_path / "prefill.onnx", LAST)
     assert len(names(tmp_path)) == 5
+
+
+def test_one_name_for_different_weights_in_a_group(tmp_path, rng):
+    models = [product(matrix(rng, SIZE, SIZE), name="w") for _ in range(2)]
+    paths = [compile_model(model.bytes(), tmp_path / f"{i}.onnx", GROUP) for i, model in enumerate(models)]
+    compile_model(models[0], tmp_path / "last.onnx", LAST)
+    feed = {"x": matrix(rng, 2, SIZE)}
+    sessions = [tandem_session(path) for path in paths]
+    for session, model in zip(sessions, models, strict=True):
+        assert_same_outputs(run(session, **feed), run(cpu_session(model), **feed))
+
+
+def test_one_weight_in_files_inline_and_in_memory_is_one(tmp_path, rng):
+    weight = matrix(rng, SIZE, SIZE)
+    paths = [product(weight, name=name).save(tmp_path / name / "source.onnx") for name in "ab"]
+    (tmp_path / "out").mkdir()
+    for i, source in enumerate([*paths, chain(weight).bytes()]):
+        compile_model(source, tmp_path / "out" / f"{i}.onnx", bundle_file="all.safetensors")
+    found = bundles.inspect(tmp_path / "out" / "all.safetensors")
+    assert len(found["programs"]) == 3
+    assert [len(entry["programs"]) for entry in found["weights"]] == [3]
+
+
+def test_embedded_models_live_side_by_side(tmp_path, rng):
+    models = [product(matrix(rng, SIZE, SIZE)) for _ in range(2)]
+    embedded = [
+        compile_model(model, tmp_path / f"{i}.onnx", {"ep.context_embed_mode": "1"}).read_bytes()
+        for i, model in enumerate(models)
+    ]
+    feed = {"x": matrix(rng, 2, SIZE)}
+    sessions = [tandem_session(model) for model in embedded]
+    for session, model in zip(sessions, models, strict=True):
+        assert_same_outputs(run(session, **feed), run(cpu_session(model), **feed))
+
+
+def make_golden():
+    """Made tests/golden with format 1.0, once; later versions must go on reading it."""
+    weight = (np.arange(32 * 48, dtype=np.float32).reshape(32, 48) % 17 - 8) / 16
+    model = product(weight)
+    GOLDEN.mkdir(exist_ok=True)
+    path = compile_model(model, GOLDEN / "format-1.0.onnx")
+    proto = onnx.load(path)
+    proto.ir_version = 10
+    onnx.save(proto, path)
+    return model
+
+
+def test_the_golden_bundle_is_read(tmp_path):
+    shutil.copytree(GOLDEN, tmp_path / "golden")  # with new times: everything is verified
+    weight = (np.arange(32 * 48, dtype=np.float32).reshape(32, 48) % 17 - 8) / 16
+    x = np.arange(64, dtype=np.float32).reshape(2, 32) / 8
+    session = tandem_session(tmp_path / "golden" / "format-1.0.onnx", verify="full")
+    assert_same_outputs(run(session, x=x), {"y": x @ weight})
 
 
 def test_two_groups_at_a_time(pair, tmp_path):
