@@ -9,12 +9,13 @@
 #include "bundle/bundle_format.h"
 
 namespace tandem {
+
 std::shared_ptr<const Bundle> Bundle::Open(const std::shared_ptr<const MappedFile>& file) {
   const ByteSpan bytes = file->bytes();
   const int64_t mtime_ns = file->identity().mtime_ns;
   std::shared_ptr<Bundle> bundle(new Bundle("'" + file->path().string() + "'", bytes, file));
   bundle->is_file_ = true;
-  bundle->is_unchanged_ = bundle->Metadata(std::string(kMtimeKey)) == std::to_string(mtime_ns);
+  bundle->is_unchanged_ = bundle->Metadata(kMtimeKey) == std::to_string(mtime_ns);
   return bundle;
 }
 
@@ -49,15 +50,15 @@ void Bundle::ReadHeader(ByteSpan bytes) {
   const std::string header(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
   const auto json = nlohmann::json::parse(header);
   if (!json.is_object() || !json.contains("__metadata__")) Fail("its header has no '__metadata__'");
-  metadata_ = json["__metadata__"].get<std::map<std::string, std::string>>();
-  const std::string format = Metadata(std::string(kFormatKey));
+  metadata_ = json["__metadata__"].get<decltype(metadata_)>();
+  const std::string format = Metadata(kFormatKey);
   if (format.substr(0, format.find('.')) != std::to_string(kBundleMajor)) {
     Fail(Concat("found format '", format, "', expected ", kBundleMajor,
                 ".x: compile the models again with this version"));
   }
   CheckHeaderDigest(header);
 
-  const auto digests = nlohmann::json::parse(Metadata(std::string(kDigestsKey)));
+  const auto digests = nlohmann::json::parse(Metadata(kDigestsKey));
   const ByteSpan data = bytes.subspan(kLengthBytes + length);
   uint64_t end_of_data = 0;
   for (const auto& [tensor_name, entry] : json.items()) {
@@ -96,7 +97,7 @@ void Bundle::ReadHeader(ByteSpan bytes) {
 
 // The digest is that of the header with zeros in its place.
 void Bundle::CheckHeaderDigest(std::string header) const {
-  const std::string found = Metadata(std::string(kHeaderKey));
+  const std::string found = Metadata(kHeaderKey);
   const size_t place = header.find(Concat("\"", kHeaderKey, "\":\"", found, "\""));
   if (found.size() != Digest::kHexDigits || place == std::string::npos)
     Fail("its header has no digest");
@@ -108,7 +109,7 @@ void Bundle::CheckHeaderDigest(std::string header) const {
   }
 }
 
-std::string Bundle::Metadata(const std::string& key) const {
+std::string Bundle::Metadata(std::string_view key) const {
   const auto found = metadata_.find(key);
   return found == metadata_.end() ? "" : found->second;
 }

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/file.h"
@@ -53,7 +54,7 @@ class Bundle {
   const std::shared_ptr<const void>& owner() const { return owner_; }
   bool is_file() const { return is_file_; }
   // Of the entry `key` of the file's metadata; empty when there is none.
-  std::string Metadata(const std::string& key) const;
+  std::string Metadata(std::string_view key) const;
 
   const std::map<std::string, BundleTensor>& tensors() const { return tensors_; }
   // Throws Error(kInvalidModel) when there is no such tensor.
@@ -74,7 +75,7 @@ class Bundle {
   std::shared_ptr<const void> owner_;
   bool is_file_ = false;
   bool is_unchanged_ = false;  // since it was written, by its modification time
-  std::map<std::string, std::string> metadata_;
+  std::map<std::string, std::string, std::less<>> metadata_;
   std::map<std::string, BundleTensor> tensors_;
 
   mutable std::mutex mutex_;

@@ -1,12 +1,10 @@
 #include "run/bundled_program.h"
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/strings.h"
-#include "graph/host_nodes.h"
-#include "run/host_function.h"
+#include "run/host_graph_json.h"
 #include "run/program_builder.h"
 #include "run/weight_forms.h"
 
@@ -26,37 +24,6 @@ constexpr std::array kKinds{Program::ValueKind::kInput, Program::ValueKind::kOut
 
 Json TypeAndShape(DataType type, const Shape& shape) {
   return {{"type", static_cast<int32_t>(type)}, {"shape", shape}};
-}
-
-// Host functions are a few nodes over integers; attributes of other types play no part.
-Json HostJson(const Graph& graph) {
-  Json json{{"inputs", graph.inputs}, {"outputs", graph.outputs}};
-  for (const Value& value : graph.values) {
-    Json entry{{"name", value.name}, {"type", static_cast<int32_t>(value.type)}};
-    if (value.shape) entry["shape"] = *value.shape;
-    if (value.weight) {
-      const auto* bytes = reinterpret_cast<const uint8_t*>(value.weight->bytes.data());
-      entry["constant"] = TypeAndShape(value.weight->type, value.weight->shape);
-      entry["constant"]["bytes"] = std::vector<uint8_t>(bytes, bytes + value.weight->bytes.size());
-    }
-    json["values"].push_back(std::move(entry));
-  }
-  for (const Node& node : graph.nodes) {
-    Json attributes = Json::object();
-    for (const Attribute& attribute : node.attributes) {
-      if (const auto* number = std::get_if<int64_t>(&attribute.value))
-        attributes[attribute.name] = *number;
-      if (const auto* numbers = std::get_if<std::vector<int64_t>>(&attribute.value)) {
-        attributes[attribute.name] = *numbers;
-      }
-    }
-    json["nodes"].push_back({{"name", node.name},
-                             {"op_type", node.op_type},
-                             {"inputs", node.inputs},
-                             {"outputs", node.outputs},
-                             {"attributes", std::move(attributes)}});
-  }
-  return json;
 }
 
 class ProgramWriter {
@@ -125,7 +92,7 @@ class ProgramWriter {
   }
 
   Json FunctionJson(const Program::CompiledFunction& function) {
-    if (function.host) return {{"host", HostJson(*function.host)}};
+    if (function.host) return {{"host", HostGraphToJson(*function.host)}};
     const FunctionSource& source = *function.source;
     return {{"topology", AddText("topology/", source.topology)},
             {"topology_inputs", source.topology_inputs},
@@ -182,7 +149,7 @@ class ProgramReader {
       }
       ReadAll(json);
     } catch (const Json::exception& error) {
-      Fail(error.what());
+      Fail(Concat("'", name_, "' contradicts itself: ", error.what()));
     }
     return std::make_shared<const Program>(std::move(program_));
   }
@@ -236,8 +203,9 @@ class ProgramReader {
       program_.AddWeight(weight.at("name").get<std::string>(), ReadWeight(weight));
     }
     for (const Json& function : List(json, "functions")) {
-      program_.functions.push_back(function.contains("host") ? ReadHost(function.at("host"))
-                                                             : ReadFunction(function));
+      program_.functions.push_back(function.contains("host")
+                                       ? HostFunction(HostGraphFromJson(function.at("host")))
+                                       : ReadFunction(function));
     }
     for (const Json& value : List(json, "values")) program_.values.push_back(ReadValue(value));
     for (const Json& call : List(json, "calls")) program_.calls.push_back(ReadCall(call));
@@ -295,66 +263,6 @@ class ProgramReader {
     function.source_key = SourceKey(program_, function, DigestBuilder().Finish());
     function.function = CompileShared(runtime_.functions(), device_, properties_, function);
     return function;
-  }
-
-  Program::CompiledFunction ReadHost(const Json& json) {
-    Graph graph;
-    for (const Json& entry : List(json, "values")) {
-      Value value{.name = entry.at("name").get<std::string>(), .type = Type(entry)};
-      if (entry.contains("shape")) value.shape = entry.at("shape").get<Shape>();
-      Require(IsHostType(value.type) || value.type == DataType::kFloat32, "a value of the host");
-      if (entry.contains("constant")) {
-        const Json& constant = entry.at("constant");
-        const auto bytes = constant.at("bytes").get<std::vector<uint8_t>>();
-        std::vector<std::byte> copy(bytes.size());
-        std::memcpy(copy.data(), bytes.data(), bytes.size());
-        Require(IsHostType(Type(constant)), "a constant of the host");
-        value.weight = OwnedWeight(value.name, Type(constant), constant.at("shape").get<Shape>(),
-                                   std::move(copy));
-      }
-      graph.AddValue(std::move(value));
-    }
-    std::vector<bool> is_known;
-    for (const Value& value : graph.values) is_known.push_back(value.weight != nullptr);
-    const auto values = [&](const Json& list) {
-      std::vector<ValueId> ids;
-      for (const Json& id : list) {
-        const auto number = id.get<ValueId>();
-        Require(number == kNoValue || number < graph.values.size(), "a value of the host");
-        ids.push_back(number);
-      }
-      return ids;
-    };
-    graph.inputs = values(json.at("inputs"));
-    graph.outputs = values(json.at("outputs"));
-    for (ValueId input : graph.inputs) {
-      Require(input != kNoValue && graph[input].shape, "an input of the host");
-      is_known[input] = true;
-    }
-    for (const Json& entry : List(json, "nodes")) {
-      Node node{.name = entry.at("name").get<std::string>(),
-                .op_type = entry.at("op_type").get<std::string>(),
-                .inputs = values(entry.at("inputs")),
-                .outputs = values(entry.at("outputs"))};
-      Require(IsHostOp(node.op_type) && !node.inputs.empty() && node.inputs[0] != kNoValue &&
-                  node.outputs.size() == 1 && node.outputs[0] != kNoValue,
-              "a node of the host");
-      for (ValueId input : node.inputs)
-        Require(input == kNoValue || is_known[input], "a node's input");
-      is_known[node.outputs[0]] = true;
-      for (const auto& [name, attribute] : entry.at("attributes").items()) {
-        if (attribute.is_array()) {
-          node.attributes.push_back({name, attribute.get<std::vector<int64_t>>()});
-        } else {
-          node.attributes.push_back({name, attribute.get<int64_t>()});
-        }
-      }
-      graph.nodes.push_back(std::move(node));
-    }
-    for (ValueId output : graph.outputs)
-      Require(output != kNoValue && is_known[output] && graph[output].shape,
-              "a result of the host");
-    return HostFunction(graph);
   }
 
   Program::Value ReadValue(const Json& json) {

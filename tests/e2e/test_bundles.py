@@ -149,6 +149,19 @@ def test_a_name_that_leaves_the_folder_is_refused(compiled, name):
         tandem_session(paths[0])
 
 
+def test_a_bundle_that_is_no_file_is_refused(compiled):
+    folder, paths, _, _ = compiled
+    bundle = folder / f"one{SUFFIX}"
+    bundle.unlink()
+    os.mkfifo(bundle)
+    with pytest.raises(Exception, match="not a regular file"):
+        tandem_session(paths[0])
+    bundle.unlink()
+    bundle.mkdir()
+    with pytest.raises(Exception, match="not a regular file"):
+        tandem_session(paths[0])
+
+
 def test_embedded_is_one_file(pair, tmp_path):
     paths, feed = pair
     expected = run(cpu_session(paths[1]), **feed)
@@ -286,6 +299,35 @@ def test_processes_write_to_one_bundle(tmp_path, rng):
         assert_same_outputs(run(tandem_session(target / f"{i}.onnx"), **feed), expected)
 
 
+def test_a_session_that_ends_a_group_may_come_first(pair, tmp_path):
+    paths, _ = pair
+    compile_model(paths[0], tmp_path / "one.onnx", LAST)
+    compile_model(paths[1], tmp_path / "two.onnx", LAST)
+    assert {f"one{SUFFIX}", f"two{SUFFIX}"} <= set(names(tmp_path))
+
+
+def test_weights_of_the_cpu_provider_stay_with_the_model(tmp_path, rng):
+    """ONNX Runtime writes them: into the model, or into the file that is named."""
+    model = Model()
+    weight = matrix(rng, SIZE, SIZE)
+    own = model.add("MatMul", model.input("x", ["batch", SIZE]), model.weight(weight))
+    double = model.add("Cast", own, to=onnx.TensorProto.DOUBLE)
+    left = model.add("MatMul", double, model.weight(matrix(rng, SIZE, SIZE).astype(np.float64)))
+    model.output(model.add("Cast", left, to=onnx.TensorProto.FLOAT, name="y"))
+    feed = {"x": matrix(rng, 2, SIZE)}
+    expected = run(cpu_session(model), **feed)
+    for name, entries in (
+        ("inline", {}),
+        ("external", {"ep.context_model_external_initializers_file_name": "left.data"}),
+    ):
+        (tmp_path / name).mkdir()
+        path = compile_model(model, tmp_path / name / "model.onnx", entries)
+        assert_same_outputs(run(tandem_session(path, whole=False), **feed), expected)
+    assert "left.data" in names(tmp_path / "external")
+    sizes = [(tmp_path / name / "model.onnx").stat().st_size for name in ("inline", "external")]
+    assert sizes[0] > sizes[1] + SIZE * SIZE * 8 - 1000
+
+
 def test_a_bundle_of_other_models_is_an_error(compiled, tmp_path, rng):
     folder, paths, _, _ = compiled
     other = tmp_path / "other"
@@ -403,6 +445,26 @@ def test_model_compiler_in_memory(rng):
     compiler = onnxruntime.ModelCompiler(tandem.session_options(), model.bytes(), embed_compiled_data_into_model=True)
     session = tandem_session(compiler.compile_to_bytes())
     assert_same_outputs(run(session, **feed), run(cpu_session(model), **feed))
+
+
+@pytest.mark.skipif(not hasattr(onnxruntime, "ModelCompiler"), reason="needs onnxruntime.ModelCompiler")
+def test_model_compiler_to_a_stream(pair, tmp_path):
+    paths, feed = pair
+    parts = []
+    compiler = onnxruntime.ModelCompiler(tandem.session_options(), str(paths[0]), embed_compiled_data_into_model=True)
+    if not hasattr(compiler, "compile_to_stream"):
+        pytest.skip("needs compile_to_stream")
+    compiler.compile_to_stream(lambda part: parts.append(bytes(part)))
+    session = tandem_session(b"".join(parts))
+    assert_same_outputs(run(session, **feed), run(cpu_session(paths[0]), **feed))
+
+
+@pytest.mark.skipif(not hasattr(onnxruntime, "ModelCompiler"), reason="needs onnxruntime.ModelCompiler")
+def test_model_compiler_without_a_place_for_the_bundle(rng):
+    model = product(matrix(rng, SIZE, SIZE)).bytes()
+    compiler = onnxruntime.ModelCompiler(tandem.session_options(), model, embed_compiled_data_into_model=False)
+    with pytest.raises(Exception, match=r"set ep.context_file_path.*or ep.context_embed_mode to 1"):
+        compiler.compile_to_bytes()
 
 
 def load_and_run(path, feed_file, result):
