@@ -31,7 +31,7 @@ const std::vector<PackedMatrix>& Weights(DataType type) {
   return weights;
 }
 
-void BM_MatMul(benchmark::State& state, Isa isa, DataType type, uint64_t m) {
+void BM_MatMul(benchmark::State& state, Isa isa, DataType type, uint64_t m, bool int8) {
   const std::vector<PackedMatrix>& weights = Weights(type);
   const std::vector<float> x(m * kInputs, 0.5F);
   std::vector<float> y(m * kOutputs);
@@ -41,8 +41,14 @@ void BM_MatMul(benchmark::State& state, Isa isa, DataType type, uint64_t m) {
   const uint64_t first = panels * thread / threads;
   const uint64_t last = panels * (thread + 1) / threads;
   size_t next = 0;
+  QuantizedRows codes(weights.front(), m);
   for (auto _ : state) {
-    KernelsFor(isa).matmul(weights[next], x.data(), m, y.data(), first, last);
+    if (int8) {
+      KernelsFor(isa).quantize(x.data(), codes, 0, m);
+      KernelsFor(isa).matmul_int8(weights[next], codes, y.data(), first, last);
+    } else {
+      KernelsFor(isa).matmul(weights[next], x.data(), m, y.data(), first, last);
+    }
     next = (next + 1) % weights.size();
   }
   const auto share = static_cast<double>(last - first) / static_cast<double>(panels);
@@ -59,12 +65,16 @@ void RegisterAll() {
     for (DataType type :
          {DataType::kFloat32, DataType::kFloat16, DataType::kInt8, DataType::kInt4}) {
       for (uint64_t m : {1, 4, 8, 128}) {
-        const std::string name = Concat("MatMul/", Name(isa), "/", Name(type), "/rows:", m);
-        benchmark::RegisterBenchmark(
-            name.c_str(), [=](benchmark::State& state) { BM_MatMul(state, isa, type, m); })
-            ->ThreadRange(1, threads)
-            ->UseRealTime()
-            ->Unit(benchmark::kMicrosecond);
+        for (bool int8 : {false, true}) {
+          if (int8 && IsFloat(type)) continue;
+          const std::string name = Concat("MatMul/", Name(isa), "/", Name(type),
+                                          "/activations:", int8 ? "int8" : "f32", "/rows:", m);
+          benchmark::RegisterBenchmark(
+              name.c_str(), [=](benchmark::State& state) { BM_MatMul(state, isa, type, m, int8); })
+              ->ThreadRange(1, threads)
+              ->UseRealTime()
+              ->Unit(benchmark::kMicrosecond);
+        }
       }
     }
   }

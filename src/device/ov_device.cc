@@ -46,25 +46,26 @@ void AddOperator(ov::Core& core, Make make) {
       }));
 }
 
-template <typename Op>
-void AddSharedOperator(ov::Core& core) {
-  AddOperator<Op>(core, [](const ov::OutputVector& inputs, const ov::frontend::NodeContext& node) {
-    return std::make_shared<Op>(inputs.at(0), inputs.at(1), node.get_attribute<int64_t>("argument"),
-                                node.get_attribute<int64_t>("n"), node.get_attribute<int64_t>("k"));
-  });
-}
-
 void AddOperators(ov::Core& core) {
-  AddSharedOperator<SharedMatMul>(core);
-  AddSharedOperator<SharedGather>(core);
-  AddOperator<RotaryEmbedding>(
-      core, [](const ov::OutputVector& inputs, const ov::frontend::NodeContext&) {
-        return std::make_shared<RotaryEmbedding>(inputs);
-      });
-  AddOperator<Attention>(
-      core, [](const ov::OutputVector& inputs, const ov::frontend::NodeContext& node) {
-        return std::make_shared<Attention>(inputs, node.get_attribute<float>("scale"));
-      });
+  using ov::OutputVector;
+  using ov::frontend::NodeContext;
+  AddOperator<SharedMatMul>(core, [](const OutputVector& inputs, const NodeContext& node) {
+    return std::make_shared<SharedMatMul>(
+        inputs.at(0), inputs.at(1), node.get_attribute<int64_t>("argument"),
+        node.get_attribute<int64_t>("n"), node.get_attribute<int64_t>("k"),
+        node.get_attribute<int64_t>("int8", 0) != 0);
+  });
+  AddOperator<SharedGather>(core, [](const OutputVector& inputs, const NodeContext& node) {
+    return std::make_shared<SharedGather>(
+        inputs.at(0), inputs.at(1), node.get_attribute<int64_t>("argument"),
+        node.get_attribute<int64_t>("n"), node.get_attribute<int64_t>("k"));
+  });
+  AddOperator<RotaryEmbedding>(core, [](const OutputVector& inputs, const NodeContext&) {
+    return std::make_shared<RotaryEmbedding>(inputs);
+  });
+  AddOperator<Attention>(core, [](const OutputVector& inputs, const NodeContext& node) {
+    return std::make_shared<Attention>(inputs, node.get_attribute<float>("scale"));
+  });
 }
 
 // The front end renames a parameter that is also an output: only its place tells which it is.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "device/weights_bank.h"
 #include "graph/lower.h"
 #include "tests/support/expect_error.h"
@@ -148,14 +150,16 @@ class SharedOpsTest : public OvDeviceTest {
     return std::make_shared<const WeightSlot>(std::move(form));
   }
 
-  std::shared_ptr<Function> Lookup(int64_t rows) {
+  std::shared_ptr<Function> Lookup(int64_t rows, bool int8 = false) {
     GraphBuilder b;
     b.Input("ids", DataType::kInt64, Shape{rows}).Constant("table", DataType::kFloat32, {96, 64});
     b.Constant("w", DataType::kFloat32, {64, 80});
     b.Result("x", DataType::kFloat32, Shape{rows, 64});
     b.Result("y", DataType::kFloat32, Shape{rows, 80});
     b.Node("Gather", {"table", "ids"}, {"x"}).Node("MatMul", {"x", "w"}, {"y"}).Output("y");
-    return Compile(SourceOf(Lower(b.graph())));
+    Graph graph = Lower(b.graph());
+    if (int8) graph.nodes.back().attributes = {{"int8", int64_t{1}}};
+    return Compile(SourceOf(graph));
   }
 
   static Tensor Ids(const std::vector<int64_t>& values) {
@@ -196,6 +200,34 @@ TEST_F(SharedOpsTest, OneFunctionServesManyWeights) {
       EXPECT_NEAR(Floats(y)[n], expected, 1e-3);
       EXPECT_EQ(Floats(y)[80 + n], Floats(y)[160 + n]) << "index -1 is the last row";
     }
+  }
+}
+
+TEST_F(SharedOpsTest, ActivationsInEightBitsAreNear) {
+  const auto function = Lookup(3, /*int8=*/true);
+  const WeightHandle table = Packed(table_source_.source());
+  const Tensor ids = Ids({5, 95, 7});
+  for (const RandomMatrix* source : {&w_source_, &other_source_}) {
+    const WeightHandle w = Packed(source->source());
+    const auto request = function->NewRequest();
+    const Tensor slots = Slots(table, w);
+    request->SetInput(0, ids);
+    request->SetInput(1, slots);
+    request->Run();
+    double error = 0;
+    double size = 0;
+    for (uint64_t n = 0; n < 80; ++n) {
+      double expected = 0;
+      for (uint64_t k = 0; k < 64; ++k) {
+        expected += double{table_source_.source().Value(5, k)} * source->source().Value(n, k);
+      }
+      error += std::pow(Floats(request->Output(0))[n] - expected, 2);
+      size += std::pow(expected, 2);
+    }
+    const double distance = std::sqrt(error / size);
+    EXPECT_LT(distance, 2e-2);
+    const bool is_quantized = source == &w_source_;
+    EXPECT_EQ(distance > 1e-5, is_quantized) << "f32 weights are multiplied exactly";
   }
 }
 

@@ -21,6 +21,7 @@ BuildOptions BuildOptionsFor(const EpSettings& settings) {
     build.fold_limits.min_nodes = 2;
   }
   build.properties = PropertiesFor(settings.options, settings.device);
+  build.activations = settings.options.activation_precision;
   build.is_self_contained = settings.context.enabled;
   return build;
 }

@@ -43,6 +43,7 @@ constexpr std::array<std::string_view, 4> kPrecisions{"ACCURACY", "FP32", "FP16"
 constexpr std::array<std::string_view, 2> kAutoOff{"auto", "off"};
 constexpr std::array<std::string_view, 3> kAutoOnOff{"auto", "on", "off"};
 
+constexpr std::array<std::string_view, 3> kActivations{"auto", "f32", "int8"};
 constexpr std::array<std::string_view, 3> kVerify{"auto", "full", "off"};
 
 struct Row {
@@ -61,6 +62,18 @@ constexpr std::array kTable{
          "The others are asked for as they are named."},
         [](Options& o, std::string_view n, const std::string& v) {
           o.precision = ParseChoice(n, v, kPrecisions);
+        }},
+    Row{{"activation_precision", "auto, f32 or int8", "auto",
+         "Activations that are multiplied with 4- and 8-bit weights on a CPU: f32 is exact; int8 "
+         "quantizes them in "
+         "blocks of up to 32 inputs, which is faster for many rows. auto: as the model says: "
+         "accuracy_level 4 of "
+         "MatMulNBits means int8, all else f32."},
+        [](Options& o, std::string_view n, const std::string& v) {
+          const std::string_view choice = ParseChoice(n, v, kActivations);
+          o.activation_precision = choice == "auto"  ? Activations::kAuto
+                                   : choice == "f32" ? Activations::kF32
+                                                     : Activations::kInt8;
         }},
     Row{{"num_of_threads", "whole number", "0",
          "Threads of a run on the CPU. 0: as many as the session's intra-op pool has, up to one "

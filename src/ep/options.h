@@ -7,6 +7,7 @@
 
 #include "bundle/bundle.h"
 #include "device/device.h"
+#include "graph/lower.h"
 
 namespace tandem {
 
@@ -23,6 +24,7 @@ struct Options {
   std::string bundle_file;
   Verify verify = Verify::kAuto;
   bool share_weights = true;
+  Activations activation_precision = Activations::kAuto;
   enum class Fold { kAuto, kOn, kOff } fold = Fold::kAuto;
   std::string report_file;
 

@@ -30,6 +30,11 @@ TEST(Options, ValuesAreReadInAnyCase) {
   EXPECT_EQ(options.num_of_threads, 3);
   EXPECT_FALSE(options.share_weights);
   EXPECT_EQ(options.fold, Options::Fold::kOn);
+  EXPECT_EQ(options.activation_precision, Activations::kAuto);
+  EXPECT_EQ(ParseOptions({{"activation_precision", "INT8"}}).activation_precision,
+            Activations::kInt8);
+  EXPECT_EQ(ParseOptions({{"activation_precision", "f32"}}).activation_precision,
+            Activations::kF32);
 }
 
 TEST(Options, AnUnknownNameIsAnErrorWithTheNearestOne) {

@@ -9,10 +9,13 @@
 namespace tandem {
 namespace {
 
+// https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
+constexpr int64_t kInt8AccuracyLevel = 4;
+
 // Rewrites node by node into a copy of the graph.
 class Lowering {
  public:
-  explicit Lowering(const Graph& graph) : graph_(graph) {
+  Lowering(const Graph& graph, Activations activations) : activations_(activations), graph_(graph) {
     const MatrixPatterns matrices(graph);
     const GraphIndex index(graph);
     graph_.nodes.clear();
@@ -43,6 +46,7 @@ class Lowering {
     Node shared = TandemNode(node, use.is_gather ? "SharedGather" : "SharedMatMul");
     shared.inputs = {use.is_gather ? use.activation : AsFloat32(use.activation)};
     shared.matrix = graph_.matrices.size();
+    if (Quantizes(use)) shared.attributes = {{"int8", int64_t{1}}};
     graph_.matrices.push_back(use.matrix);
     ValueId product = made;
     if (adds_bias) product = NewValue(node.outputs.front(), "/product", DataType::kFloat32);
@@ -50,6 +54,11 @@ class Lowering {
     graph_.nodes.push_back(std::move(shared));
     if (adds_bias) Append("Add", {product, AsFloat32(use.bias)}, made, node.name + "/bias");
     CastTo(node.outputs.front(), made);
+  }
+
+  bool Quantizes(const MatrixUse& use) const {
+    if (use.is_gather || !use.matrix.scales || activations_ == Activations::kF32) return false;
+    return activations_ == Activations::kInt8 || use.accuracy_level == kInt8AccuracyLevel;
   }
 
   // All of whose inputs are float tensors.
@@ -140,14 +149,15 @@ class Lowering {
     }
   }
 
+  Activations activations_;
   Graph graph_;
   std::unordered_map<ValueId, ValueId> as_float32_;
 };
 
 }  // namespace
 
-Graph Lower(const Graph& graph) {
-  return Lowering(graph).Take();
+Graph Lower(const Graph& graph, Activations activations) {
+  return Lowering(graph, activations).Take();
 }
 
 LoweredNodes::LoweredNodes(const Graph& graph, const GraphIndex& index, bool has_shared_ops)

@@ -4,6 +4,12 @@
 
 namespace tandem {
 
+enum class Activations {
+  kAuto,  // as the model says: accuracy_level 4 of MatMulNBits quantizes
+  kF32,
+  kInt8,
+};
+
 // Rewrites nodes into Tandem's own operators, of domain "tandem" and in f32.
 //
 // Those that read weight matrices get the matrix as an argument instead of as a tensor:
@@ -17,12 +23,15 @@ namespace tandem {
 // axis), and reaches the node directly or through Transpose, Identity and widening Casts. Whatever
 // only served the weight disappears. Small matrices stay as they are (kInlineWeightBytes).
 //
+// A SharedMatMul over 4- or 8-bit codes gets the attribute int8 = 1 when its activations are to be
+// quantized to 8 bits (kernels/matmul_int8.h); `activations` says when.
+//
 // What attention_pattern.h recognizes becomes one node, which takes a fraction of the memory that
 // the device needs for its parts:
 //
 //   RotaryEmbedding(x, cos, sin) -> like x
 //   Attention(q, k, v[, bias]) -> like q      attribute scale
-Graph Lower(const Graph& graph);
+Graph Lower(const Graph& graph, Activations activations = Activations::kAuto);
 
 // Which nodes Lower replaces on account of a weight, or makes disappear, so that nobody else has to
 // be able to compute them.

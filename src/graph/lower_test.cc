@@ -120,6 +120,28 @@ TEST_F(LowerTest, MatMulNBitsWithoutZeroPointsMeansHalfTheRange) {
   EXPECT_EQ(Lowered().matrices.front().default_zero_point, 128);
 }
 
+TEST_F(LowerTest, ActivationsAreQuantizedAsTheModelOrTheUserSays) {
+  b_.Constant("B", DataType::kUint8, {96, 2, 16}).Constant("s", kF32, {96 * 2});
+  b_.Constant("w", kF32, {64, 96}).Result("z", kF32, Shape{4, 96}).Result("e", kF32, Shape{4, 96});
+  std::vector<Attribute> exact = NBits(4, 32);
+  std::vector<Attribute> fast = exact;
+  exact.push_back({"accuracy_level", int64_t{1}});
+  fast.push_back({"accuracy_level", int64_t{4}});
+  b_.Node("MatMulNBits", {"x", "B", "s"}, {"y"}, fast, "com.microsoft").Output("y");
+  b_.Node("MatMulNBits", {"x", "B", "s"}, {"e"}, exact, "com.microsoft").Output("e");
+  b_.Node("MatMul", {"x", "w"}, {"z"}).Output("z");
+  const auto int8 = [&](Activations activations) {
+    std::vector<int64_t> flags;
+    for (const Node& node : Lower(b_.graph(), activations).nodes) {
+      flags.push_back(IntAttribute(node, "int8", 0));
+    }
+    return flags;
+  };
+  EXPECT_EQ(int8(Activations::kAuto), (std::vector<int64_t>{1, 0, 0}));
+  EXPECT_EQ(int8(Activations::kF32), (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(int8(Activations::kInt8), (std::vector<int64_t>{1, 1, 0})) << "floats have no codes";
+}
+
 TEST_F(LowerTest, MatMulNBitsOfAnotherKindIsLeft) {
   b_.Constant("B", DataType::kUint8, {96, 2, 16}).Constant("s", kF32, {96 * 2});
   b_.Constant("g", DataType::kInt32, {64});

@@ -224,7 +224,8 @@ std::optional<MatrixUse> MatrixPatterns::MatchMatMulNBits(const Node& node) cons
       return std::nullopt;
     }
   }
-  return MatrixUse{std::move(matrix), false, x, Input(node, kBias)};
+  return MatrixUse{std::move(matrix), false, x, Input(node, kBias),
+                   IntAttribute(node, "accuracy_level", 0)};
 }
 
 }  // namespace tandem

@@ -13,6 +13,7 @@ struct MatrixUse {
   bool is_gather = false;
   ValueId activation = kNoValue;  // x, or the indices
   ValueId bias = kNoValue;        // added to the product
+  int64_t accuracy_level = 0;     // of MatMulNBits; 4: activations may be quantized to 8 bits
 };
 
 // Finds, for each value of a graph, whether it is a weight matrix, and for each node whether it

@@ -3,12 +3,14 @@
 #include "kernels/attention_impl.h"
 #include "kernels/kernels_isa.h"
 #include "kernels/matmul_impl.h"
+#include "kernels/matmul_int8_impl.h"
 #include "kernels/vector_avx512.h"
 
 namespace tandem {
 
 const Kernels& Avx512Kernels() {
-  static constexpr Kernels kKernels{&MatMul<Zmm>, &Attention<Zmm>};
+  static constexpr Kernels kKernels{&MatMul<Zmm>, &Quantize<Zmm>, &MatMulInt8<Zmm>,
+                                    &Attention<Zmm>};
   return kKernels;
 }
 

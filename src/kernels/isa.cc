@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
+constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
 bool IsSupported(Isa isa) {
   switch (isa) {
@@ -21,6 +21,8 @@ bool IsSupported(Isa isa) {
     case Isa::kAvx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    case Isa::kAvx512Vnni:
+      return IsSupported(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
   }
   return false;
 }
@@ -36,7 +38,7 @@ Isa ChooseIsa(const char* forced) {
         Concat("TANDEM_ISA=", forced, ": this CPU lacks it; its best is ", Name(supported.back())));
   }
   throw Error(ErrorCode::kInvalidArgument,
-              Concat("TANDEM_ISA=", forced, ": expected portable, avx2 or avx512"));
+              Concat("TANDEM_ISA=", forced, ": expected portable, avx2, avx512 or avx512_vnni"));
 }
 
 }  // namespace
@@ -49,6 +51,8 @@ std::string_view Name(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512_vnni";
   }
   return "";
 }

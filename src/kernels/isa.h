@@ -8,9 +8,10 @@ namespace tandem {
 // Instruction sets for which the kernels are compiled; the best that the CPU has is chosen at run
 // time.
 enum class Isa {
-  kPortable,  // any x86-64
-  kAvx2,      // AVX2, FMA, F16C
-  kAvx512,    // AVX-512 F, BW, DQ, VL
+  kPortable,    // any x86-64
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, BW, DQ, VL
+  kAvx512Vnni,  // the same and VNNI
 };
 
 std::string_view Name(Isa isa);
@@ -19,8 +20,8 @@ std::string_view Name(Isa isa);
 std::vector<Isa> SupportedIsas();
 
 // The one that the kernels use: the best, or what the environment variable TANDEM_ISA names
-// (portable, avx2, avx512). Throws Error(kInvalidArgument) when it names an unknown one or one that
-// this CPU lacks. Read once.
+// (portable, avx2, avx512, avx512_vnni). Throws Error(kInvalidArgument) when it names an unknown
+// one or one that this CPU lacks. Read once.
 Isa ActiveIsa();
 
 }  // namespace tandem

@@ -6,6 +6,8 @@ namespace tandem {
 
 const Kernels& KernelsFor(Isa isa) {
   switch (isa) {
+    case Isa::kAvx512Vnni:
+      return Avx512VnniKernels();
     case Isa::kAvx512:
       return Avx512Kernels();
     case Isa::kAvx2:

@@ -3,12 +3,15 @@
 #include "kernels/attention.h"
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_int8.h"
 
 namespace tandem {
 
 // The kernels of one instruction set.
 struct Kernels {
   MatMulKernel matmul;
+  QuantizeKernel quantize;
+  MatMulInt8Kernel matmul_int8;
   AttentionKernel attention;
 };
 

@@ -8,5 +8,6 @@ namespace tandem {
 const Kernels& PortableKernels();
 const Kernels& Avx2Kernels();
 const Kernels& Avx512Kernels();
+const Kernels& Avx512VnniKernels();
 
 }  // namespace tandem

@@ -3,12 +3,14 @@
 #include "kernels/attention_impl.h"
 #include "kernels/kernels_isa.h"
 #include "kernels/matmul_impl.h"
+#include "kernels/matmul_int8_impl.h"
 #include "kernels/vector_portable.h"
 
 namespace tandem {
 
 const Kernels& PortableKernels() {
-  static constexpr Kernels kKernels{&MatMul<Floats>, &Attention<Floats>};
+  static constexpr Kernels kKernels{&MatMul<Floats>, &Quantize<Floats>, &MatMulInt8<Floats>,
+                                    &Attention<Floats>};
   return kKernels;
 }
 

@@ -9,7 +9,16 @@
 //   Sum(v), Largest(v): of the 16 elements
 //   Exp(v): e^x to 2e-7 relative, 0 below -87
 //   DecodeU8(const uint8_t*, V (&)[4]), DecodeU4(const uint8_t*, V (&)[8]): a group of a packed
-//   panel V::kTileRows: rows that a tile of registers holds, beside what else it needs
+//   panel
+//   V::kTileRows, V::kInt8Rows: rows that a tile of registers holds, beside what else it needs
+//
+// and for activations in 8 bits (matmul_int8_impl.h), with V::Codes, 64 bytes of a packed panel (16
+// outputs of 4 inputs each), and V::Ints, 16 sums of 32 bits:
+//
+//   V::LoadCodes(const std::byte*); V::LowHalves(Codes), V::HighHalves(Codes): 4 bits of each byte
+//   V::DotU4(Ints, Codes, int32_t), V::DotU8: adds the products with 4 signed bytes; codes of DotU4
+//   are below 16
+//   V::ZeroInts(), V::ToFloats(Ints); v.StoreI8(int8_t*): rounded to the nearest
 //
 // Everything in those files and in the *_impl.h files is in an unnamed namespace: each translation
 // unit must keep its own copy, compiled for its own instruction set.
@@ -37,6 +46,15 @@ void StorePart(V v, float* to, uint64_t count) {
   float whole[kPanelOutputs];
   v.Store(whole);
   std::memcpy(to, whole, count * sizeof(float));
+}
+
+// The first `count` of 16 codes.
+template <typename V>
+void StorePartI8(V v, int8_t* to, uint64_t count) {
+  if (count == kPanelOutputs) return v.StoreI8(to);
+  int8_t whole[kPanelOutputs];
+  v.StoreI8(whole);
+  std::memcpy(to, whole, count);
 }
 
 // Coefficients of e^r for |r| <= ln(2)/2, of r^2 on: minimax, by the Remez algorithm.

@@ -12,6 +12,12 @@ namespace {
 struct Ymm2 {
   // Two registers for each row, and two for the weights: 14 of 16.
   static constexpr uint64_t kTileRows = 6;
+  static constexpr uint64_t kInt8Rows = 3;
+
+  struct Codes {
+    __m256i low, high;
+  };
+  using Ints = Codes;
 
   __m256 low, high;
 
@@ -35,6 +41,50 @@ struct Ymm2 {
   void Store(float* to) const {
     _mm256_storeu_ps(to, low);
     _mm256_storeu_ps(to + 8, high);
+  }
+
+  static Codes LoadCodes(const std::byte* from) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32))};
+  }
+  static Codes LowHalves(Codes c) {
+    const __m256i mask = _mm256_set1_epi8(0xF);
+    return {_mm256_and_si256(c.low, mask), _mm256_and_si256(c.high, mask)};
+  }
+  static Codes HighHalves(Codes c) {
+    return LowHalves({_mm256_srli_epi16(c.low, 4), _mm256_srli_epi16(c.high, 4)});
+  }
+  static Ints ZeroInts() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static Ymm2 ToFloats(Ints sum) {
+    return {_mm256_cvtepi32_ps(sum.low), _mm256_cvtepi32_ps(sum.high)};
+  }
+  static Ints DotU4(Ints sum, Codes w, int32_t x) {
+    const __m256i inputs = _mm256_set1_epi32(x);
+    const auto dot = [&](__m256i part, __m256i codes) {
+      const __m256i pairs = _mm256_maddubs_epi16(codes, inputs);
+      return _mm256_add_epi32(part, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    };
+    return {dot(sum.low, w.low), dot(sum.high, w.high)};
+  }
+  // Sums of two products of 8 bits may not fit 16: even and odd bytes apart.
+  static Ints DotU8(Ints sum, Codes w, int32_t x) {
+    const __m256i inputs = _mm256_set1_epi32(x);
+    const __m256i even_inputs = _mm256_srai_epi16(_mm256_slli_epi16(inputs, 8), 8);
+    const __m256i odd_inputs = _mm256_srai_epi16(inputs, 8);
+    const auto dot = [&](__m256i part, __m256i codes) {
+      const __m256i even = _mm256_and_si256(codes, _mm256_set1_epi16(0xFF));
+      const __m256i odd = _mm256_srli_epi16(codes, 8);
+      part = _mm256_add_epi32(part, _mm256_madd_epi16(even, even_inputs));
+      return _mm256_add_epi32(part, _mm256_madd_epi16(odd, odd_inputs));
+    };
+    return {dot(sum.low, w.low), dot(sum.high, w.high)};
+  }
+  void StoreI8(int8_t* to) const {
+    const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(low), _mm256_cvtps_epi32(high));
+    const __m256i ordered = _mm256_permute4x64_epi64(words, 0b11011000);
+    const __m128i bytes =
+        _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
   }
 
   friend Ymm2 operator+(Ymm2 a, Ymm2 b) {

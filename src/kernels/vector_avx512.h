@@ -11,6 +11,10 @@ namespace {
 
 struct Zmm {
   static constexpr uint64_t kTileRows = 14;
+  static constexpr uint64_t kInt8Rows = 10;
+
+  using Codes = __m512i;
+  using Ints = __m512i;
 
   __m512 v;
 
@@ -26,6 +30,36 @@ struct Zmm {
     return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
   }
   void Store(float* to) const { _mm512_storeu_ps(to, v); }
+
+  static Codes LoadCodes(const std::byte* from) { return _mm512_loadu_si512(from); }
+  static Codes LowHalves(Codes c) { return _mm512_and_si512(c, _mm512_set1_epi8(0xF)); }
+  static Codes HighHalves(Codes c) { return LowHalves(_mm512_srli_epi16(c, 4)); }
+  static Ints ZeroInts() { return _mm512_setzero_si512(); }
+  static Zmm ToFloats(Ints sum) { return {_mm512_cvtepi32_ps(sum)}; }
+#ifdef __AVX512VNNI__
+  static Ints DotU4(Ints sum, Codes w, int32_t x) { return DotU8(sum, w, x); }
+  static Ints DotU8(Ints sum, Codes w, int32_t x) {
+    return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x));
+  }
+#else
+  static Ints DotU4(Ints sum, Codes w, int32_t x) {
+    const __m512i pairs = _mm512_maddubs_epi16(w, _mm512_set1_epi32(x));
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+  }
+  // Sums of two products of 8 bits may not fit 16: even and odd bytes apart.
+  static Ints DotU8(Ints sum, Codes w, int32_t x) {
+    const __m512i inputs = _mm512_set1_epi32(x);
+    const __m512i even = _mm512_and_si512(w, _mm512_set1_epi16(0xFF));
+    const __m512i odd = _mm512_srli_epi16(w, 8);
+    const __m512i even_inputs = _mm512_srai_epi16(_mm512_slli_epi16(inputs, 8), 8);
+    const __m512i odd_inputs = _mm512_srai_epi16(inputs, 8);
+    sum = _mm512_add_epi32(sum, _mm512_madd_epi16(even, even_inputs));
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(odd, odd_inputs));
+  }
+#endif
+  void StoreI8(int8_t* to) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+  }
 
   friend Zmm operator+(Zmm a, Zmm b) { return {_mm512_add_ps(a.v, b.v)}; }
   friend Zmm operator-(Zmm a, Zmm b) { return {_mm512_sub_ps(a.v, b.v)}; }

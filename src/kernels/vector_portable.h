@@ -14,6 +14,14 @@ namespace {
 // Plain loops, which compilers turn into the vectors that they were told to use.
 struct Floats {
   static constexpr uint64_t kTileRows = 4;
+  static constexpr uint64_t kInt8Rows = 4;
+
+  struct Codes {
+    uint8_t v[4 * kPanelOutputs];
+  };
+  struct Ints {
+    int32_t v[kPanelOutputs];
+  };
 
   float v[kPanelOutputs];
 
@@ -41,6 +49,39 @@ struct Floats {
     return Each([&](uint64_t i) { return static_cast<float>(from[i]); });
   }
   void Store(float* to) const { std::copy_n(v, kPanelOutputs, to); }
+
+  static Codes LoadCodes(const std::byte* from) {
+    Codes codes;
+    std::memcpy(codes.v, from, sizeof(codes.v));
+    return codes;
+  }
+  static Codes LowHalves(Codes codes) {
+    for (uint8_t& code : codes.v) code &= 0xF;
+    return codes;
+  }
+  static Codes HighHalves(Codes codes) {
+    for (uint8_t& code : codes.v) code >>= 4;
+    return codes;
+  }
+  static Ints ZeroInts() { return {}; }
+  static Floats ToFloats(const Ints& sum) {
+    return Each([&](uint64_t i) { return static_cast<float>(sum.v[i]); });
+  }
+  static Ints DotU4(const Ints& sum, const Codes& w, int32_t x) { return DotU8(sum, w, x); }
+  static Ints DotU8(Ints sum, const Codes& w, int32_t x) {
+    int8_t inputs[4];
+    std::memcpy(inputs, &x, sizeof(x));
+    for (uint64_t i = 0; i < kPanelOutputs; ++i) {
+      for (uint64_t k = 0; k < 4; ++k) sum.v[i] += w.v[i * 4 + k] * inputs[k];
+    }
+    return sum;
+  }
+  void StoreI8(int8_t* to) const {
+    for (uint64_t i = 0; i < kPanelOutputs; ++i) {
+      // Of NaN and what does not fit, any code: the scale is NaN then.
+      to[i] = std::abs(v[i]) < 128 ? static_cast<int8_t>(std::lrint(v[i])) : int8_t{0};
+    }
+  }
 
   friend Floats operator+(const Floats& a, const Floats& b) {
     return Each([&](uint64_t i) { return a.v[i] + b.v[i]; });

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/strings.h"
-#include "graph/lower.h"
 #include "graph/topology.h"
 #include "run/host_function.h"
 #include "run/weight_forms.h"
@@ -266,7 +265,7 @@ Tensor SlotNumbers(const Program& program, const std::vector<size_t>& weights) {
 
 std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
                                             const BuildOptions& options, const Graph& partition) {
-  const Graph graph = options.has_shared_ops ? Lower(partition) : partition;
+  const Graph graph = options.has_shared_ops ? Lower(partition, options.activations) : partition;
   ProgramBuilder builder(runtime, device, options, graph);
   if (options.has_shared_ops && options.folds) {
     const CallGraph folded = FoldRepeats(graph, options.fold_limits);

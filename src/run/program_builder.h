@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "graph/fold.h"
+#include "graph/lower.h"
 #include "run/program.h"
 #include "run/runtime.h"
 
@@ -16,6 +17,7 @@ struct BuildOptions {
   // Repeated blocks become functions. Needs has_shared_ops.
   bool folds = true;
   FoldLimits fold_limits;
+  Activations activations = Activations::kAuto;
   Properties properties;  // of the device
   // Nothing of the program refers to a file: it is to be bundled.
   bool is_self_contained = false;

@@ -37,7 +37,9 @@ std::shared_ptr<const Program> ProgramCache::Build(Runtime& runtime, Device& dev
   for (const WeightKey& weight : weights) family << weight;
   key.Add(WriteTopology(partition, DefaultPlaces(partition)).model);
   key.Add(device.name()).Add(OpenVino::Version()).Add(int64_t{options.has_shared_ops});
-  key.Add(int64_t{options.folds}).Add(static_cast<int64_t>(options.fold_limits.min_repeats));
+  key.Add(static_cast<int64_t>(options.activations))
+      .Add(int64_t{options.folds})
+      .Add(static_cast<int64_t>(options.fold_limits.min_repeats));
   Built built{folder_ / (family.Finish().Hex() + kExtension), "cache/" + key.Finish().Hex(),
               nullptr};
 

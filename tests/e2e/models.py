@@ -176,7 +176,7 @@ def matmul_nbits(rng, inputs, outputs, bits, block, zero_point_type=None, bias=F
         weights.append(model.weight(zero_points, "zero_points"))
     if bias:
         weights += [""] * (4 - len(weights)) + [model.weight(rng.standard_normal(outputs).astype(dtype), "bias")]
-    # Level 1 is f32 arithmetic on the CPU provider; Tandem has no other.
+    # Level 1 is f32 arithmetic.
     attributes = {"K": inputs, "N": outputs, "bits": bits, "block_size": block, "accuracy_level": 1}
     x = model.input("x", ["batch", "rows", inputs], dtype)
     return model.output(model.add("MatMulNBits", x, *weights, domain=MICROSOFT, **attributes), dtype=dtype)

@@ -315,7 +315,3 @@ def test_options_given_to_onnxruntime_directly(weights, x, report):
 
 def test_option_as_a_session_entry(assert_refused):
     assert_refused("did you mean 'precision'?", entries={"ep.tandemexecutionprovider.precison": "FP32"})
-
-
-def test_compiled_models_are_refused(assert_refused):
-    assert_refused("writes no EPContext models", entries={"ep.context_enable": "1"})

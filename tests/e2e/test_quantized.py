@@ -5,7 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from models import matmul_nbits, matrix, quantized
+from models import matmul_nbits, matrix, product, quantized
 from processes import in_process
 from sessions import assert_same_outputs, cpu_session, run, tandem_session
 
@@ -152,3 +152,33 @@ def test_matmul_nbits_in_f16(assert_same_as_cpu, rng, bits):
     model = matmul_nbits(rng, 128, 40, bits, 32, "codes", dtype=np.float16)
     x = rng.standard_normal((2, 3, 128), np.float32).astype(np.float16)
     assert_same_as_cpu(model, {"x": x}, packed=["w"], tolerance=2e-3)
+
+
+def distance(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_activations_in_eight_bits(report, rng, bits):
+    """As the option says, or the model's accuracy_level; f32 otherwise."""
+    model, x = matmul_nbits(rng, 256, 96, bits, 32), rng.standard_normal((2, 70, 256), np.float32)
+    [exact] = run(cpu_session(model), x=x).values()
+    found = {}
+    for level in (1, 4):
+        proto = model.proto()
+        [attribute] = [a for a in proto.graph.node[-1].attribute if a.name == "accuracy_level"]
+        attribute.i = level
+        for choice in ("auto", "f32", "int8"):
+            session = tandem_session(proto.SerializeToString(), activation_precision=choice, report_file=report.file)
+            [y] = run(session, x=x).values()
+            found[level, choice] = distance(y, exact)
+            assert "packed" in report.forms("w")
+    quantized = {key for key, value in found.items() if value > 1e-4}
+    assert quantized == {(1, "int8"), (4, "auto"), (4, "int8")}
+    assert max(found.values()) < 2e-2
+
+
+def test_activations_in_eight_bits_are_ours_to_choose(rng):
+    model = product(matrix(rng, 64, 48))
+    with pytest.raises(Exception, match="option 'activation_precision': found 'int4', expected one of auto, f32, int8"):
+        tandem_session(model, activation_precision="int4")

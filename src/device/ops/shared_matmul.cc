@@ -9,13 +9,19 @@ namespace {
 
 // Multiply-adds below which a second thread costs more than it saves: some ten microseconds of one.
 constexpr uint64_t kSerialMacs = 200'000;
+constexpr uint64_t kSerialElements = 16 * 1024;  // to quantize
 
 }  // namespace
 
 SharedMatMul::SharedMatMul(const ov::Output<ov::Node>& x, const ov::Output<ov::Node>& slots,
-                           int64_t argument, int64_t n, int64_t k)
-    : SharedOp({x, slots}, argument, n, k) {
+                           int64_t argument, int64_t n, int64_t k, bool int8)
+    : SharedOp({x, slots}, argument, n, k), int8_(int8) {
   constructor_validate_and_infer_types();
+}
+
+bool SharedMatMul::visit_attributes(ov::AttributeVisitor& visitor) {
+  visitor.on_attribute("int8", int8_);
+  return SharedOp::visit_attributes(visitor);
 }
 
 void SharedMatMul::validate_and_infer_types() {
@@ -33,11 +39,11 @@ void SharedMatMul::validate_and_infer_types() {
 
 std::shared_ptr<ov::Node> SharedMatMul::clone_with_new_inputs(
     const ov::OutputVector& inputs) const {
-  return std::make_shared<SharedMatMul>(inputs.at(0), inputs.at(1), argument_, n_, k_);
+  return std::make_shared<SharedMatMul>(inputs.at(0), inputs.at(1), argument_, n_, k_, int8_);
 }
 
 bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const {
-  static const MatMulKernel kernel = KernelsFor(ActiveIsa()).matmul;
+  static const Kernels& kernels = KernelsFor(ActiveIsa());
   const WeightForm& form = Weight(inputs[1]);
   if (!form.packed) throw Error(ErrorCode::kInternal, get_friendly_name() + ": weight not packed");
   const PackedMatrix& w = *form.packed;
@@ -50,8 +56,18 @@ bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& i
   auto* y = outputs[0].data<float>();
   const uint64_t macs_of_panel = rows * w.k() * kPanelOutputs;
   const uint64_t grain = CeilDivide(kSerialMacs, std::max<uint64_t>(1, macs_of_panel));
-  ParallelRanges(w.panels(), grain,
-                 [&](uint64_t first, uint64_t last) { kernel(w, x, rows, y, first, last); });
+  if (!int8_ || (w.layout() != Layout::kU4 && w.layout() != Layout::kU8)) {
+    ParallelRanges(w.panels(), grain, [&](uint64_t first, uint64_t last) {
+      kernels.matmul(w, x, rows, y, first, last);
+    });
+    return true;
+  }
+  QuantizedRows codes(w, rows);
+  ParallelRanges(rows, CeilDivide(kSerialElements, w.k()),
+                 [&](uint64_t first, uint64_t last) { kernels.quantize(x, codes, first, last); });
+  ParallelRanges(w.panels(), grain, [&](uint64_t first, uint64_t last) {
+    kernels.matmul_int8(w, codes, y, first, last);
+  });
   return true;
 }
 

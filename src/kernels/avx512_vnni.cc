@@ -1,0 +1,17 @@
+// The kernels for AVX-512 with VNNI: this file is compiled with the flags of the instruction set.
+
+#include "kernels/attention_impl.h"
+#include "kernels/kernels_isa.h"
+#include "kernels/matmul_impl.h"
+#include "kernels/matmul_int8_impl.h"
+#include "kernels/vector_avx512.h"
+
+namespace tandem {
+
+const Kernels& Avx512VnniKernels() {
+  static constexpr Kernels kKernels{&MatMul<Zmm>, &Quantize<Zmm>, &MatMulInt8<Zmm>,
+                                    &Attention<Zmm>};
+  return kKernels;
+}
+
+}  // namespace tandem

@@ -1,0 +1,139 @@
+#pragma once
+
+// The matrix multiplication with activations in 8 bits, over the vector of kernels/vector.h.
+//
+// A group of a panel is 16 outputs x 4 inputs of bytes: what one instruction of VNNI multiplies
+// with 4 inputs of a row and adds to 16 sums. Groups of 4-bit codes are two of these, in the halves
+// of bytes.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "kernels/matmul_impl.h"
+#include "kernels/matmul_int8.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kDotInputs = 4;
+
+template <typename V>
+void QuantizeBlock(const float* x, uint64_t inputs, int8_t* codes, float& scale, float& sum) {
+  V largest = V::Zero();
+  V finite = V::Zero();  // NaN when something is not finite
+  for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
+    const V part = LoadPart<V>(x + i, std::min(kPanelOutputs, inputs - i));
+    largest = Max(largest, Max(part, V::Zero() - part));
+    finite = MulAdd(part, V::Zero(), finite);
+  }
+  const float most = Largest(largest);
+  scale = most / 127 + Sum(finite);
+  const V inverse = V::Broadcast(most > 0 ? 127 / most : 0);
+  int32_t total = 0;
+  for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
+    const uint64_t part = std::min(kPanelOutputs, inputs - i);
+    StorePartI8(LoadPart<V>(x + i, part) * inverse, codes + i, part);
+    for (uint64_t j = i; j < i + part; ++j) total += codes[j];
+  }
+  sum = scale * static_cast<float>(total);
+}
+
+template <typename V>
+void Quantize(const float* x, QuantizedRows& to, uint64_t first, uint64_t last) {
+  for (uint64_t row = first; row < last; ++row) {
+    const float* in = x + row * to.inputs();
+    int8_t* codes = to.codes(row);
+    for (uint64_t block = 0, at = 0; at < to.inputs(); ++block, at += to.block()) {
+      QuantizeBlock<V>(in + at, std::min(to.block(), to.inputs() - at), codes + at,
+                       to.scales(row)[block], to.sums(row)[block]);
+    }
+    std::memset(codes + to.inputs(), 0, to.codes(row + 1) - codes - to.inputs());
+  }
+}
+
+// One panel times kRows rows of x, from row `row` on.
+template <typename V, Layout kLayout, int kRows>
+void Int8Rows(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x, uint64_t row,
+              float* y) {
+  constexpr uint64_t kInputs = GroupInputs(kLayout);
+  const std::byte* group = w.panel(panel);
+  const float* scales = w.scales(panel);
+  const uint8_t* zero_points = w.zero_points(panel);
+  const int8_t* codes[kRows];
+  V total[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    codes[r] = x.codes(row + static_cast<uint64_t>(r));
+    total[r] = V::Zero();
+  }
+  const auto four = [&](int r, uint64_t at) {
+    int32_t inputs = 0;
+    std::memcpy(&inputs, codes[r] + at, sizeof(inputs));
+    return inputs;
+  };
+  for (uint64_t begin = 0, block = 0; begin < w.k(); begin += x.block(), ++block) {
+    const uint64_t end = std::min(w.k(), begin + x.block());
+    typename V::Ints sum[kRows];
+    for (auto& part : sum) part = V::ZeroInts();
+    for (uint64_t at = begin; at < end; at += kInputs, group += GroupBytes(kLayout)) {
+      const typename V::Codes bytes = V::LoadCodes(group);
+      if constexpr (kLayout == Layout::kU4) {
+        const typename V::Codes low = V::LowHalves(bytes);
+        const typename V::Codes high = V::HighHalves(bytes);
+        for (int r = 0; r < kRows; ++r) {
+          sum[r] = V::DotU4(sum[r], low, four(r, at));
+          sum[r] = V::DotU4(sum[r], high, four(r, at + kDotInputs));
+        }
+      } else {
+        for (int r = 0; r < kRows; ++r) sum[r] = V::DotU8(sum[r], bytes, four(r, at));
+      }
+    }
+    const uint64_t weight_block = begin / w.block_k();
+    const V scale = V::Load(scales + weight_block * kPanelOutputs);
+    const V zero_point = ZeroPoints<V>(w, zero_points, weight_block);
+    for (int r = 0; r < kRows; ++r) {
+      const auto at = row + static_cast<uint64_t>(r);
+      const V shift = zero_point * V::Broadcast(x.sums(at)[block]);
+      const V value = V::ToFloats(sum[r]) * V::Broadcast(x.scales(at)[block]) - shift;
+      total[r] = MulAdd(value, scale, total[r]);
+    }
+  }
+  const uint64_t n = panel * kPanelOutputs;
+  const uint64_t columns = std::min(kPanelOutputs, w.n() - n);
+  for (int r = 0; r < kRows; ++r) {
+    StorePart(total[r], y + (row + static_cast<uint64_t>(r)) * w.n() + n, columns);
+  }
+}
+
+template <typename V, Layout kLayout>
+using Int8RowsFunction = decltype(&Int8Rows<V, kLayout, 1>);
+
+// Int8Rows of 1 ... V::kInt8Rows rows, by number of rows less one.
+template <typename V, Layout kLayout, size_t... kIndex>
+constexpr std::array<Int8RowsFunction<V, kLayout>, sizeof...(kIndex)> Int8Tiles(
+    std::index_sequence<kIndex...>) {
+  return {&Int8Rows<V, kLayout, static_cast<int>(kIndex) + 1>...};
+}
+
+template <typename V, Layout kLayout>
+void MatMulInt8Layout(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
+                      uint64_t last) {
+  static constexpr auto kTiles = Int8Tiles<V, kLayout>(std::make_index_sequence<V::kInt8Rows>());
+  for (uint64_t panel = first; panel < last; ++panel) {
+    for (uint64_t row = 0; row < x.rows(); row += V::kInt8Rows) {
+      const uint64_t rows = std::min<uint64_t>(V::kInt8Rows, x.rows() - row);
+      kTiles[rows - 1](w, panel, x, row, y);
+    }
+  }
+}
+
+template <typename V>
+void MatMulInt8(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
+                uint64_t last) {
+  if (w.layout() == Layout::kU4) return MatMulInt8Layout<V, Layout::kU4>(w, x, y, first, last);
+  MatMulInt8Layout<V, Layout::kU8>(w, x, y, first, last);
+}
+
+}  // namespace
+}  // namespace tandem
