@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import preparation
@@ -32,6 +32,7 @@ class Settings:
     repeat: int
     threads: int
     steps: dict
+    options: dict = field(default_factory=dict)  # Tandem's
 
 
 class WorkerProcess:
@@ -98,7 +99,7 @@ def _round(settings, exchange, number):
     try:
         for name in CANDIDATES:
             workers[name] = WorkerProcess(name, settings, exchange)
-            figures[name] = _open_pair(workers[name])
+            figures[name] = _open_pair(workers[name], settings.options if name == TANDEM else {})
         for form in FORMS:
             times = _interleaved(workers, form, settings.steps[form], random.Random(number))
             for name, worker in workers.items():
@@ -111,9 +112,9 @@ def _round(settings, exchange, number):
             worker.__exit__()
 
 
-def _open_pair(worker):
+def _open_pair(worker, options):
     """Opens prefill, then decode. Times in ms, memory in bytes; the caller's own arrays are not counted."""
-    first, second = (worker.ask("open", form=form) for form in FORMS)
+    first, second = (worker.ask("open", form=form, **options) for form in FORMS)
     return {
         "libraries_resident": first["process_before"],
         "first_session_ms": first["create_ms"],

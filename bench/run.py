@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The benchmark of Tandem beside its peers; README.md says what each figure means.
 
-usage: run.py pair --weights f32|f16|int4 [--quick] [--repeat N] [--models DIR] [--json FILE]
+usage: run.py pair --weights f32|f16|int4 [--quick] [--repeat N] [--models DIR]
+                   [--option NAME=VALUE] [--json FILE]
        run.py bundle [--weights ...] [...]
        run.py processes --count N [--weights ...] [...]
 """
@@ -69,6 +70,7 @@ def begin(arguments):
         repeat=arguments.repeat or (1 if arguments.quick else 3),
         threads=machine.cores(),
         steps=QUICK_STEPS if arguments.quick else STEPS,
+        options=dict(arguments.option),
     )
     result = {
         "command": shlex.join(sys.argv),
@@ -174,6 +176,14 @@ def _plain_ratios(result):
     return [f"{name:26} {value:.3f}" for name, value in result["ratios"].items()]
 
 
+def option(text):
+    """NAME=VALUE as a pair."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
+    return name, value
+
+
 def positive(text):
     """A whole number from 1 on."""
     number = int(text)
@@ -206,6 +216,9 @@ def main():
         )
         measured.add_argument("--models", type=Path, default=ROOT / "build" / "smollm2", metavar="DIR")
         measured.add_argument("--json", type=Path, metavar="FILE", help="where to write the result with all samples")
+        measured.add_argument(
+            "--option", action="append", type=option, default=[], metavar="NAME=VALUE", help="one of Tandem's"
+        )
         if call is processes:
             measured.add_argument("--count", type=positive, default=8, metavar="N")
         measured.set_defaults(call=call)

@@ -38,7 +38,8 @@ ROWS = (
 )
 INT4_NOTE = (
     "note      activations: ort_cpu and openvino_constants quantize them to 8 bits with int4 weights, by their "
-    "defaults;\n          that is where the peers are fastest. tandem computes with f32 activations."
+    "defaults;\n          that is where the peers are fastest. tandem computes with f32 activations, unless "
+    "activation_precision says else."
 )
 
 
