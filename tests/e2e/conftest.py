@@ -11,8 +11,12 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "smollm2"))
 
+from compiled_models import GROUP, LAST, compile_model
 from llm import Exports
+from models import chain, matrix
 from sessions import Report, assert_same_outputs, cpu_session, run, tandem_session
+
+PAIR_SIZE = 96
 
 
 @pytest.fixture
@@ -61,3 +65,26 @@ def exports(tmp_path_factory):
     root = tmp_path_factory.mktemp("smollm2")
     yield Exports(root)
     shutil.rmtree(root)  # about a gigabyte, which pytest would keep
+
+
+@pytest.fixture
+def pair(tmp_path, rng):
+    """Two models over one data file, as paths, and a feed."""
+    shared, own = matrix(rng, PAIR_SIZE, PAIR_SIZE), matrix(rng, PAIR_SIZE, PAIR_SIZE)
+    paths = [
+        chain(shared, names=["w"]).save(tmp_path / "source" / "one.onnx"),
+        chain(shared, own, names=["w", "other"]).save(tmp_path / "source" / "two.onnx"),
+    ]
+    return paths, {"x": matrix(rng, 3, PAIR_SIZE)}
+
+
+@pytest.fixture
+def compiled(tmp_path, pair):
+    """The pair, compiled into one group; and what the models compute."""
+    paths, feed = pair
+    expected = [run(cpu_session(path), **feed) for path in paths]
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    one = compile_model(paths[0], folder / "one.onnx", GROUP)
+    two = compile_model(paths[1], folder / "two.onnx", LAST)
+    return folder, [one, two], feed, expected

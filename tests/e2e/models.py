@@ -142,6 +142,15 @@ def tied(table, name="table"):
     return model.output(model.add("MatMul", rows, model.add("Transpose", table, perm=[1, 0]), name="y"))
 
 
+def interrupted(rng, size):
+    """Two products, between which text is made and read: not what OpenVINO can compute."""
+    model = Model()
+    first = model.add("MatMul", model.input("x", ["batch", size]), model.weight(matrix(rng, size, size)))
+    text = model.add("Cast", model.add("Round", first), to=TensorProto.STRING)
+    number = model.add("Cast", text, to=TensorProto.FLOAT)
+    return model.output(model.add("MatMul", number, model.weight(matrix(rng, size, size)), name="y"))
+
+
 def quantized(rng, shape, dtype, granularity, *, has_zero_points, block=16, scale_type=np.float32):
     """A Model and the name of a dequantized matrix in it, of `shape`."""
     model = Model()

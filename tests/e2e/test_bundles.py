@@ -1,6 +1,5 @@
 """Compiled models: EPContext nodes over one bundle of weights and programs."""
 
-import gc
 import os
 import shutil
 import subprocess
@@ -11,65 +10,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
-import onnxruntime_ep_tandem as tandem
 import pytest
+import safetensors
+from compiled_models import GROUP, LAST, SUFFIX, assert_computes, compile_model, contexts, names
 from llm import feeds as llm_feeds
-from models import Model, chain, matrix, product
+from models import Model, chain, interrupted, matrix, product
 from onnxruntime_ep_tandem import bundles
 from processes import in_process
-from sessions import DATA_FOLDER, ORT_VERSION, assert_same_outputs, cpu_session, run, tandem_session
+from sessions import DATA_FOLDER, assert_same_outputs, cpu_session, run, tandem_session
 
 SIZE = 96
-GROUP = {"ep.share_ep_contexts": "1"}
-LAST = {"ep.share_ep_contexts": "1", "ep.stop_share_ep_contexts": "1"}
 GOLDEN = Path(__file__).parents[1] / "golden"
-SUFFIX = "_TandemExecutionProvider.safetensors"
-
-
-def compile_model(model, path, entries=None, **options):
-    """Compiles `model` (a path, bytes or a Model) to `path`; the session ends."""
-    entries = {"ep.context_enable": "1", "ep.context_file_path": path, **(entries or {})}
-    tandem_session(model, whole=False, entries=entries, **options)
-    gc.collect()
-    return path
-
-
-def contexts(path):
-    """The attributes of the EPContext nodes of a model."""
-    nodes = [node for node in onnx.load(path).graph.node if node.op_type == "EPContext"]
-    return [{a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} for node in nodes]
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
-
-
-@pytest.fixture
-def pair(tmp_path, rng):
-    """Two models over one data file, as paths, and a feed."""
-    shared, own = matrix(rng, SIZE, SIZE), matrix(rng, SIZE, SIZE)
-    paths = [
-        chain(shared, names=["w"]).save(tmp_path / "source" / "one.onnx"),
-        chain(shared, own, names=["w", "other"]).save(tmp_path / "source" / "two.onnx"),
-    ]
-    return paths, {"x": matrix(rng, 3, SIZE)}
-
-
-@pytest.fixture
-def compiled(tmp_path, pair):
-    """The pair, compiled into one group; and what the models compute."""
-    paths, feed = pair
-    expected = [run(cpu_session(path), **feed) for path in paths]
-    folder = tmp_path / "compiled"
-    folder.mkdir()
-    one = compile_model(paths[0], folder / "one.onnx", GROUP)
-    two = compile_model(paths[1], folder / "two.onnx", LAST)
-    return folder, [one, two], feed, expected
-
-
-def assert_computes(paths, feed, expected, **options):
-    for path, outputs in zip(paths, expected, strict=True):
-        assert_same_outputs(run(tandem_session(path, **options), **feed), outputs)
 
 
 def test_a_group_is_as_many_models_and_one_bundle(compiled, report):
@@ -138,30 +89,6 @@ def test_hugging_face_links_work_and_others_do_not(compiled, tmp_path):
         tandem_session(foreign / "one.onnx")
 
 
-@pytest.mark.parametrize("name", ["../one_TandemExecutionProvider.safetensors", "/etc/passwd", ""])
-def test_a_name_that_leaves_the_folder_is_refused(compiled, name):
-    _, paths, _, _ = compiled
-    model = onnx.load(paths[0])
-    [attribute] = [a for a in model.graph.node[0].attribute if a.name == "ep_cache_context"]
-    attribute.s = name.encode()
-    onnx.save(model, paths[0])
-    with pytest.raises(Exception, match="EPContext '"):
-        tandem_session(paths[0])
-
-
-def test_a_bundle_that_is_no_file_is_refused(compiled):
-    folder, paths, _, _ = compiled
-    bundle = folder / f"one{SUFFIX}"
-    bundle.unlink()
-    os.mkfifo(bundle)
-    with pytest.raises(Exception, match="not a regular file"):
-        tandem_session(paths[0])
-    bundle.unlink()
-    bundle.mkdir()
-    with pytest.raises(Exception, match="not a regular file"):
-        tandem_session(paths[0])
-
-
 def test_embedded_is_one_file(pair, tmp_path):
     paths, feed = pair
     expected = run(cpu_session(paths[1]), **feed)
@@ -177,11 +104,7 @@ def test_embedded_is_one_file(pair, tmp_path):
 
 @pytest.mark.parametrize("embed_mode", ["0", "1"])
 def test_partitions_between_nodes_of_the_cpu_provider(tmp_path, rng, embed_mode, report):
-    model = Model()
-    value = model.add("MatMul", model.input("x", ["batch", SIZE]), model.weight(matrix(rng, SIZE, SIZE)))
-    text = model.add("Cast", model.add("Round", value), to=onnx.TensorProto.STRING)
-    number = model.add("Cast", text, to=onnx.TensorProto.FLOAT)
-    model.output(model.add("MatMul", number, model.weight(matrix(rng, SIZE, SIZE)), name="y"))
+    model = interrupted(rng, SIZE)
     feed = {"x": matrix(rng, 2, SIZE)}
     entries = {"ep.context_embed_mode": embed_mode, "ep.context_node_name_prefix": "stage_"}
     path = compile_model(model, tmp_path / "mixed.onnx", entries)
@@ -328,95 +251,7 @@ def test_weights_of_the_cpu_provider_stay_with_the_model(tmp_path, rng):
     assert sizes[0] > sizes[1] + SIZE * SIZE * 8 - 1000
 
 
-def test_a_bundle_of_other_models_is_an_error(compiled, tmp_path, rng):
-    folder, paths, _, _ = compiled
-    other = tmp_path / "other"
-    other.mkdir()
-    compile_model(product(matrix(rng, SIZE, SIZE)), other / "one.onnx")
-    shutil.copy(other / f"one{SUFFIX}", folder)
-    with pytest.raises(Exception, match=r"has no program 'program/[0-9a-f]{32}'.*made for other models"):
-        tandem_session(paths[0])
-
-
-def test_a_missing_bundle_is_an_error(compiled):
-    folder, paths, _, _ = compiled
-    (folder / f"one{SUFFIX}").unlink()
-    with pytest.raises(Exception, match="no bundle 'one_") as error:
-        tandem_session(paths[0])
-    assert str(folder) in str(error.value)
-
-
-def damage(path, at):
-    with open(path, "r+b") as file:
-        file.seek(at, os.SEEK_SET if at >= 0 else os.SEEK_END)
-        byte = file.read(1)
-        file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte[0] ^ 1]))
-
-
-def packed_tensor(path):
-    """Where the first packed weight of a bundle begins in the file."""
-    import json
-
-    data = path.read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    return 8 + length + min(t["data_offsets"][0] for name, t in header.items() if name.startswith("packed/"))
-
-
-def test_damage_is_found(compiled):
-    folder, paths, feed, expected = compiled
-    bundle = folder / f"one{SUFFIX}"
-    weight, time = packed_tensor(bundle), bundle.stat().st_mtime_ns
-    damage(bundle, weight)
-    with pytest.raises(Exception, match=r"tensor 'packed/.* is damaged"):
-        tandem_session(paths[0])
-    os.utime(bundle, ns=(time, time))
-    with pytest.raises(Exception, match=r"tensor 'packed/.* is damaged"):
-        tandem_session(paths[0], verify="full")
-    tandem_session(paths[0], verify="off")
-    damage(bundle, weight)
-    assert_computes(paths, feed, expected, verify="full")
-    damage(bundle, 100)
-    with pytest.raises(Exception, match="header"):
-        tandem_session(paths[0], verify="off")
-
-
-def test_a_truncated_bundle_is_an_error(compiled):
-    folder, paths, _, _ = compiled
-    bundle = folder / f"one{SUFFIX}"
-    bundle.write_bytes(bundle.read_bytes()[:-4096])
-    with pytest.raises(Exception, match="truncated"):
-        tandem_session(paths[0])
-
-
-def test_a_compiled_model_is_not_compiled_again(compiled, tmp_path):
-    with pytest.raises(Exception, match="compiled already"):
-        compile_model(compiled[1][0], tmp_path / "again.onnx")
-
-
-def test_a_model_from_memory_needs_a_path(rng):
-    with pytest.raises(Exception, match=r"ep.?context_(file_)?path"):
-        tandem_session(product(matrix(rng, SIZE, SIZE)), entries={"ep.context_enable": "1"})
-
-
-def test_flags_are_0_or_1(rng):
-    with pytest.raises(Exception, match=r"ep.share_ep_contexts: found 'yes', expected 0 or 1"):
-        tandem_session(product(matrix(rng, SIZE, SIZE)), entries={"ep.share_ep_contexts": "yes"})
-
-
-def test_a_bundle_file_is_a_name(rng):
-    with pytest.raises(Exception, match="option 'bundle_file': found 'a/b', expected a name without a folder"):
-        tandem_session(product(matrix(rng, SIZE, SIZE)), bundle_file="a/b")
-
-
-def test_a_folder_that_cannot_be_written_is_an_error(pair, tmp_path):
-    with pytest.raises(Exception, match="nowhere"):
-        compile_model(pair[0][0], tmp_path / "nowhere" / "one.onnx")
-
-
 def test_safetensors_reads_it(compiled):
-    safetensors = pytest.importorskip("safetensors")
     folder, _, _, _ = compiled
     with safetensors.safe_open(folder / f"one{SUFFIX}", framework="numpy") as bundle:
         kinds = {name.split("/")[0] for name in bundle.keys()}  # noqa: SIM118
@@ -424,47 +259,6 @@ def test_safetensors_reads_it(compiled):
         assert bundle.metadata()["tandem.format"] == "1.0"
         [topology] = [name for name in bundle.keys() if name.startswith("topology/")][:1]  # noqa: SIM118
         onnx.load_from_string(bundle.get_tensor(topology).tobytes())
-
-
-@pytest.mark.skipif(not hasattr(onnxruntime, "ModelCompiler"), reason="needs onnxruntime.ModelCompiler")
-@pytest.mark.parametrize("embeds", [False, True])
-def test_model_compiler(pair, tmp_path, embeds):
-    paths, feed = pair
-    expected = run(cpu_session(paths[0]), **feed)
-    folder = tmp_path / "made"
-    folder.mkdir()
-    compiler = onnxruntime.ModelCompiler(tandem.session_options(), paths[0], embed_compiled_data_into_model=embeds)
-    compiler.compile_to_file(str(folder / "one.onnx"))
-    assert len(names(folder)) == (1 if embeds else 2)
-    assert_same_outputs(run(tandem_session(folder / "one.onnx"), **feed), expected)
-
-
-@pytest.mark.skipif(not hasattr(onnxruntime, "ModelCompiler"), reason="needs onnxruntime.ModelCompiler")
-def test_model_compiler_in_memory(rng):
-    model, feed = product(matrix(rng, SIZE, SIZE)), {"x": matrix(rng, 2, SIZE)}
-    compiler = onnxruntime.ModelCompiler(tandem.session_options(), model.bytes(), embed_compiled_data_into_model=True)
-    session = tandem_session(compiler.compile_to_bytes())
-    assert_same_outputs(run(session, **feed), run(cpu_session(model), **feed))
-
-
-@pytest.mark.skipif(not hasattr(onnxruntime, "ModelCompiler"), reason="needs onnxruntime.ModelCompiler")
-def test_model_compiler_to_a_stream(pair, tmp_path):
-    paths, feed = pair
-    parts = []
-    compiler = onnxruntime.ModelCompiler(tandem.session_options(), str(paths[0]), embed_compiled_data_into_model=True)
-    if not hasattr(compiler, "compile_to_stream"):
-        pytest.skip("needs compile_to_stream")
-    compiler.compile_to_stream(lambda part: parts.append(bytes(part)))
-    session = tandem_session(b"".join(parts))
-    assert_same_outputs(run(session, **feed), run(cpu_session(paths[0]), **feed))
-
-
-@pytest.mark.skipif(not hasattr(onnxruntime, "ModelCompiler"), reason="needs onnxruntime.ModelCompiler")
-def test_model_compiler_without_a_place_for_the_bundle(rng):
-    model = product(matrix(rng, SIZE, SIZE)).bytes()
-    compiler = onnxruntime.ModelCompiler(tandem.session_options(), model, embed_compiled_data_into_model=False)
-    with pytest.raises(Exception, match=r"set ep.context_file_path.*or ep.context_embed_mode to 1"):
-        compiler.compile_to_bytes()
 
 
 def load_and_run(path, feed_file, result):
@@ -496,15 +290,3 @@ def test_another_onnxruntime_loads_it(compiled, tmp_path):
     assert ended.stdout.strip() != onnxruntime.__version__
     with np.load(tmp_path / "result.npz") as result:
         assert_same_outputs(dict(result), expected[0])
-
-
-def test_an_incompatible_model_is_refused_everywhere(compiled):
-    """By its bundle in every session; ONNX Runtime itself asks only where it compiles or with its C API."""
-    folder, paths, _, _ = compiled
-    bundle = folder / f"one{SUFFIX}"
-    bundle.write_bytes(bundle.read_bytes().replace(b'"tandem.format":"1.0"', b'"tandem.format":"9.0"'))
-    with pytest.raises(Exception, match=r"found format '9.0', expected 1.x"):
-        tandem_session(paths[0])
-    metadata = {entry.key: entry.value for entry in onnx.load(paths[0]).metadata_props}
-    if ORT_VERSION >= (1, 24):
-        assert metadata["ep_compatibility_info.TandemExecutionProvider"] == "tandem.format=1.0;device=CPU"

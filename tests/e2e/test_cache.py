@@ -5,10 +5,10 @@ import os
 import shutil
 
 import pytest
-from models import Model, chain, matrix, product
+from compiled_models import compile_model, damage, names, packed_tensor
+from models import chain, interrupted, matrix, product
 from processes import in_process
 from sessions import assert_same_outputs, cpu_session, run, tandem_session
-from test_bundles import compile_model, damage, names, packed_tensor
 
 SIZE = 256
 
@@ -129,13 +129,7 @@ def test_compiling_takes_precedence(cache, rng, tmp_path):
 
 
 def test_partitions(cache, rng, report):
-    import onnx
-
-    model = Model()
-    value = model.add("MatMul", model.input("x", ["batch", SIZE]), model.weight(matrix(rng, SIZE, SIZE)))
-    text = model.add("Cast", model.add("Round", value), to=onnx.TensorProto.STRING)
-    number = model.add("Cast", text, to=onnx.TensorProto.FLOAT)
-    model.output(model.add("MatMul", number, model.weight(matrix(rng, SIZE, SIZE)), name="y"))
+    model = interrupted(rng, SIZE)
     feed = {"x": matrix(rng, 2, SIZE)}
     expected = run(cpu_session(model), **feed)
     for _ in range(2):

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import onnxruntime_ep_tandem as tandem
 import pytest
+from compiled_models import damage, names, packed_tensor
 from models import chain, matrix, product
 from onnxruntime_ep_tandem import bundles
 from sessions import assert_close, assert_same_outputs, cpu_session, run, tandem_session
-from test_bundles import damage, names, packed_tensor
 
 SIZE = 64
 
