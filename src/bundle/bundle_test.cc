@@ -87,6 +87,14 @@ TEST_F(BundleTest, AFileGrowsByBeingWrittenAnew) {
   ReadAll(*before, Verify::kFull);
 }
 
+TEST_F(BundleTest, DamageIsNotPassedOn) {
+  const std::string bytes = Writer().ToBytes();
+  std::string damaged = bytes;
+  damaged[damaged.size() - 40] ^= 1;
+  BundleWriter writer;
+  EXPECT_TANDEM_ERROR(writer.AddAll(FromBytes(damaged)), ErrorCode::kInvalidModel, "is damaged");
+}
+
 TEST_F(BundleTest, ElementsOfFourBitsAreStoredAsBytes) {
   BundleWriter writer;
   writer.Add("weight/q", DataType::kInt4, {7, 2}, AsBytes(small_), nullptr);

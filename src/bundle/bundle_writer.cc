@@ -26,9 +26,10 @@ int64_t StorableNow() {
 
 }  // namespace
 
-void BundleWriter::AddAll(const std::shared_ptr<const Bundle>& bundle) {
-  for (const auto& [name, tensor] : bundle->tensors())
-    entries_.try_emplace(name, Entry{tensor, bundle});
+void BundleWriter::AddAll(const std::shared_ptr<const Bundle>& bundle, Verify verify) {
+  for (const auto& [name, unused] : bundle->tensors()) {
+    entries_.try_emplace(name, Entry{bundle->GetVerified(name, verify), bundle});
+  }
 }
 
 void BundleWriter::Add(const std::string& name, DataType type, const Shape& shape, ByteSpan bytes,

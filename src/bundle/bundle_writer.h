@@ -12,8 +12,8 @@ namespace tandem {
 // Collects tensors and writes them as a bundle. Bytes are borrowed until it is written.
 class BundleWriter {
  public:
-  // What is in `bundle` already.
-  void AddAll(const std::shared_ptr<const Bundle>& bundle);
+  // What is in `bundle` already. Throws as Bundle::GetVerified: damage is not passed on.
+  void AddAll(const std::shared_ptr<const Bundle>& bundle, Verify verify = Verify::kAuto);
 
   // Does nothing when the bundle has a tensor of this name: names stand for content.
   void Add(const std::string& name, DataType type, const Shape& shape, ByteSpan bytes,

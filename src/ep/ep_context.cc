@@ -19,7 +19,6 @@ namespace tandem {
 namespace {
 
 constexpr const char* kOpType = "EPContext";
-constexpr std::string_view kProgramPrefix = "program/";
 
 // The attributes of an EPContext node, by ONNX Runtime's names.
 struct Context {
@@ -246,9 +245,9 @@ std::vector<std::shared_ptr<const Program>> LoadContexts(
     const auto bundle = context.embed_mode
                             ? embedded
                             : OpenBundle(runtime, places, context.ep_cache_context, subject);
-    programs.push_back(LoadProgram(
-        runtime, device, properties, bundle,
-        Concat(kProgramPrefix, partition.substr(partition.size() - Digest::kHexDigits)), verify));
+    programs.push_back(LoadProgram(runtime, device, properties, bundle,
+                                   partition.substr(partition.size() - Digest::kHexDigits),
+                                   verify));
   }
   return programs;
 }
@@ -270,11 +269,10 @@ std::vector<OrtNode*> WriteContexts(const OrtFunctions& ort,
   writer.SetMetadata("tandem.openvino", OpenVino::Version());
   std::vector<Context> contexts;
   for (const auto& program : programs) {
-    const std::string name = AddProgram(writer, device, program);
     Context context;
     context.main_context = contexts.empty() || !settings.embeds;
     context.embed_mode = settings.embeds;
-    context.partition_name = settings.node_prefix + name.substr(kProgramPrefix.size());
+    context.partition_name = settings.node_prefix + AddProgram(writer, device, program);
     contexts.push_back(std::move(context));
   }
   if (contexts.empty()) return {};
@@ -286,11 +284,15 @@ std::vector<OrtNode*> WriteContexts(const OrtFunctions& ort,
         WriteBundle(writer, runtime, settings, ContextFile(settings, model_file));
     for (Context& context : contexts) context.ep_cache_context = bundle;
   }
-  std::vector<OrtNode*> nodes;
+  std::vector<std::unique_ptr<OrtNode, decltype(ort.api.ReleaseNode)>> made;
   for (size_t i = 0; i < contexts.size(); ++i) {
-    nodes.push_back(MakeNode(ort, fused_nodes[i], contexts[i], NodeName(ort, fused_nodes[i]),
-                             model_file.filename().string()));
+    // ONNX Runtime finds the node of a partition by the name of the fused one.
+    made.emplace_back(MakeNode(ort, fused_nodes[i], contexts[i], NodeName(ort, fused_nodes[i]),
+                               model_file.filename().string()),
+                      ort.api.ReleaseNode);
   }
+  std::vector<OrtNode*> nodes;
+  for (auto& node : made) nodes.push_back(node.release());
   return nodes;
 }
 

@@ -54,7 +54,7 @@ class ProgramWriter {
       json["constants"].push_back(
           {{"name", constant.name}, {"bytes", constant.bytes}, {"reason", constant.reason}});
     }
-    return AddText(kProgramPrefix, json.dump());
+    return AddText(kProgramPrefix, json.dump()).substr(kProgramPrefix.size());
   }
 
  private:
@@ -120,23 +120,24 @@ class ProgramWriter {
 class ProgramReader {
  public:
   ProgramReader(Runtime& runtime, Device& device, const Properties& properties,
-                const std::shared_ptr<const Bundle>& bundle, const std::string& name, Verify verify)
+                const std::shared_ptr<const Bundle>& bundle, const std::string& digest,
+                Verify verify)
       : runtime_(runtime),
         device_(device),
         properties_(properties),
         forms_(runtime.store(), runtime.bank()),
         bundle_(bundle),
-        name_(name),
+        name_(Concat(kProgramPrefix, digest)),
         verify_(verify) {}
 
   std::shared_ptr<const Program> Read() {
-    if (!name_.starts_with(kProgramPrefix) || !bundle_->tensors().contains(name_)) {
+    if (!bundle_->tensors().contains(name_)) {
       std::vector<std::string> programs;
       for (const auto& [tensor, unused] : bundle_->tensors()) {
         if (tensor.starts_with(kProgramPrefix)) programs.push_back(tensor);
       }
-      Fail(Concat("it has no program '", name_, "'; it has ", programs.size(), ": ",
-                  Join(programs, ", "),
+      Fail(Concat("it has no '", name_, "'; it has ", programs.size(),
+                  " programs: ", Join(programs, ", "),
                   ". It was made for other models, or they were compiled again"));
     }
     try {
@@ -342,8 +343,8 @@ std::string AddProgram(BundleWriter& writer, const std::string& device,
 std::shared_ptr<const Program> LoadProgram(Runtime& runtime, Device& device,
                                            const Properties& properties,
                                            const std::shared_ptr<const Bundle>& bundle,
-                                           const std::string& name, Verify verify) {
-  return ProgramReader(runtime, device, properties, bundle, name, verify).Read();
+                                           const std::string& digest, Verify verify) {
+  return ProgramReader(runtime, device, properties, bundle, digest, verify).Read();
 }
 
 }  // namespace tandem

@@ -16,19 +16,19 @@ namespace tandem {
 // in which they are used. docs/bundle-format.md describes both.
 
 // Adds a program that was built for the device `device` with `is_self_contained`, and its weights.
-// Returns its name, which stands for its content. The writer borrows the weights' memory, which the
-// program keeps.
+// Returns the digest (Digest::Hex) by which it is found. The writer borrows the weights' memory,
+// which the program keeps.
 std::string AddProgram(BundleWriter& writer, const std::string& device,
                        const std::shared_ptr<const Program>& program);
 
-// The program of this name. Weights are used where they are in the bundle, unless a session of the
-// process has the same form already.
+// The program with this digest. Weights are used where they are in the bundle, unless a session of
+// the process has the same form already.
 //
 // Throws Error(kInvalidModel), naming the bundle, when it has no such program, or contradicts
 // itself; Error(kUnsupported) when the program is for another device.
 std::shared_ptr<const Program> LoadProgram(Runtime& runtime, Device& device,
                                            const Properties& properties,
                                            const std::shared_ptr<const Bundle>& bundle,
-                                           const std::string& name, Verify verify);
+                                           const std::string& digest, Verify verify);
 
 }  // namespace tandem

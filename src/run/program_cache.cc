@@ -57,9 +57,10 @@ std::shared_ptr<const Program> ProgramCache::Find(Runtime& runtime, Device& devi
   try {
     const auto bundle = runtime.OpenBundle(wanted.bundle);
     if (!bundle->tensors().contains(wanted.entry)) return nullptr;
-    const ByteSpan name = bundle->GetVerified(wanted.entry, Verify::kFull).bytes;
-    auto program = LoadProgram(runtime, device, options.properties, bundle,
-                               {reinterpret_cast<const char*>(name.data()), name.size()}, verify_);
+    const ByteSpan digest = bundle->GetVerified(wanted.entry, Verify::kFull).bytes;
+    auto program =
+        LoadProgram(runtime, device, options.properties, bundle,
+                    {reinterpret_cast<const char*>(digest.data()), digest.size()}, verify_);
     MarkAsUsed(wanted.bundle);
     return program;
   } catch (const Error& error) {
@@ -86,16 +87,16 @@ void ProgramCache::Write(Runtime& runtime, Device& device, const fs::path& path)
   const FolderLock lock(folder_);
   BundleWriter writer;
   try {
-    writer.AddAll(runtime.OpenBundle(path));
+    writer.AddAll(runtime.OpenBundle(path), verify_);
   } catch (const Error&) {  // there is none, or a damaged one, which is replaced
     writer = {};
   }
   for (const Built& built : built_) {
     if (built.bundle != path) continue;
-    const auto name =
+    const auto digest =
         std::make_shared<const std::string>(AddProgram(writer, device.name(), built.program));
-    const ByteSpan bytes = std::as_bytes(std::span(*name));
-    writer.Add(built.entry, DataType::kUint8, {std::ssize(bytes)}, bytes, name);
+    const ByteSpan bytes = std::as_bytes(std::span(*digest));
+    writer.Add(built.entry, DataType::kUint8, {std::ssize(bytes)}, bytes, digest);
   }
   if (const uint64_t bytes = writer.size(); bytes > limit_bytes_) {
     throw Error(ErrorCode::kUnsupported,
