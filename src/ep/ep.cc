@@ -133,7 +133,7 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
       Log(ORT_LOGGING_LEVEL_VERBOSE,
           Concat("leaves ", node.op_type, " '", node.name, "': ", node.reason));
     }
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // ONNX Runtime logs an error of this call and goes on without the provider. The user shall see
     // it: take all nodes, and fail when they are to be compiled.
     failure_ = std::current_exception();

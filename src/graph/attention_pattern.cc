@@ -219,6 +219,8 @@ std::optional<AttentionUse> MatchAttention(const Graph& graph, const GraphIndex&
   const Shape* v = walker.FloatShape(use.v, 4);
   const Shape* full = walker.FloatShape(product->outputs[0], 4);
   if (q == nullptr || k == nullptr || v == nullptr || full == nullptr) return std::nullopt;
+  // A scalar of more dimensions would have added some on the way.
+  if (walker.FloatShape(node.outputs[0], 4) == nullptr) return std::nullopt;
   const auto fits = [&](const Shape& kv) {
     return kv[0] == (*q)[0] && (*q)[1] > 0 && kv[1] > 0 && (*q)[1] % kv[1] == 0 && (*q)[3] > 0 &&
            kv[3] == (*q)[3];

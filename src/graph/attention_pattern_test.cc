@@ -86,6 +86,7 @@ struct Heads {
   std::vector<int64_t> perm{0, 1, 3, 2};
   int64_t axis = -1;
   bool returns_probabilities = false;
+  std::optional<Shape> y;  // else [batch, 6, 5, q_size]
 
   Graph Lowered() const {
     GraphBuilder b;
@@ -135,7 +136,9 @@ struct Heads {
       scores = "biased";
     }
     b.Node("Softmax", {scores}, {"p"}, {{"axis", axis}});
-    b.Result("y", type, Shape{batch, 6, 5, q_size}).Node("MatMul", {"p", v}, {"y"}).Output("y");
+    b.Result("y", type, y ? *y : Shape{batch, 6, 5, q_size})
+        .Node("MatMul", {"p", v}, {"y"})
+        .Output("y");
     if (returns_probabilities) b.Output("p");
     return Lower(b.graph());
   }
@@ -200,6 +203,7 @@ TEST(AttentionPattern, WhatComputesSomethingElseIsLeft) {
       << "the probabilities are needed anyway";
   EXPECT_FALSE(Heads{.q_size = -1}.IsFused());
   EXPECT_FALSE((Heads{.bias = Shape{2, 1, 5, 1}}.IsFused()));
+  EXPECT_FALSE((Heads{.y = Shape{1, 2, 6, 5, 8}}.IsFused())) << "of more dimensions";
   EXPECT_FALSE((Heads{.batch = 1}.IsFused())) << "the bias makes a second batch";
 }
 
