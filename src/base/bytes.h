@@ -38,6 +38,9 @@ uint64_t ElementCount(const Shape& shape);
 // Error(kUnsupported) for types without a fixed width.
 uint64_t TensorBytes(DataType type, const Shape& shape);
 
+// Elements of i32 that hold an address.
+constexpr size_t kAddressElements = sizeof(void*) / sizeof(int32_t);
+
 // "1.5 GiB", "17 B": for people.
 std::string FormatBytes(uint64_t bytes);
 

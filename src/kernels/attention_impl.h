@@ -7,6 +7,7 @@
 // into panels of 16.
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 
@@ -17,6 +18,30 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kFewQueries = 4;
+
+// Rows of keys or values in f32, f16 or bf16.
+template <typename V, DataType kType>
+struct KvRows {
+  const void* data;
+  uint64_t stride;
+
+  // Elements [at, at + count) of a row; 0 for those beyond `count` of 16.
+  V Load(uint64_t row, uint64_t at, uint64_t count) const {
+    const uint64_t place = row * stride + at;
+    if constexpr (kType == DataType::kFloat32) {
+      return LoadPart<V>(static_cast<const float*>(data) + place, count);
+    } else {
+      const auto* from = static_cast<const uint16_t*>(data) + place;
+      uint16_t whole[kPanelOutputs];
+      if (count < kPanelOutputs) {
+        std::memset(whole, 0, sizeof(whole));
+        std::memcpy(whole, from, count * sizeof(uint16_t));
+        from = whole;
+      }
+      return kType == DataType::kFloat16 ? V::LoadF16(from) : V::LoadBf16(from);
+    }
+  }
+};
 
 // row[0 .. keys) of scores to probabilities, `bias` added first; 1 / sum is returned, not
 // multiplied.
@@ -47,28 +72,78 @@ float Softmax(float* row, uint64_t keys, float scale, const float* bias) {
   return 1 / Sum(sum);
 }
 
-template <typename V>
-void OneQuery(const AttentionHead& head, uint64_t query, float* scores) {
-  const float* q = head.q + query * head.q_stride;
-  for (uint64_t t = 0; t < head.keys; ++t) {
-    const float* k = head.k + t * head.kv_stride;
+// scores[t] = q . k[t] for four keys from t on.
+template <typename V, DataType kType>
+void FourScores(const float* q, const KvRows<V, kType>& k, uint64_t t, uint64_t size,
+                float* scores) {
+  std::array<V, 4> sums{V::Zero(), V::Zero(), V::Zero(), V::Zero()};
+  for (uint64_t d = 0; d < size; d += kPanelOutputs) {
+    const uint64_t part = std::min(kPanelOutputs, size - d);
+    const V x = LoadPart<V>(q + d, part);
+    for (uint64_t i = 0; i < 4; ++i) sums[i] = MulAdd(x, k.Load(t + i, d, part), sums[i]);
+  }
+  Sums(sums, scores + t);
+}
+
+// out[at ..) = normalize * sum over t of p[t] v[t], for kParts times 16 elements, the last of
+// which has `last` elements only.
+template <typename V, DataType kType, int kParts>
+void MixValues(const float* p, const KvRows<V, kType>& v, uint64_t keys, uint64_t at, uint64_t last,
+               float normalize, float* out) {
+  // Even and odd keys apart: two additions can be under way in each part.
+  V sums[2][kParts];
+  for (auto& half : sums) {
+    for (V& sum : half) sum = V::Zero();
+  }
+  const auto add = [&](V(&half)[kParts], uint64_t t) {
+    const V weight = V::Broadcast(p[t]);
+    for (uint64_t i = 0; i < kParts; ++i) {
+      const uint64_t count = i + 1 == kParts ? last : kPanelOutputs;
+      half[i] = MulAdd(weight, v.Load(t, at + i * kPanelOutputs, count), half[i]);
+    }
+  };
+  uint64_t t = 0;
+  for (; t + 2 <= keys; t += 2) {
+    add(sums[0], t);
+    add(sums[1], t + 1);
+  }
+  if (t < keys) add(sums[0], t);
+  for (uint64_t i = 0; i < kParts; ++i) {
+    const uint64_t count = i + 1 == kParts ? last : kPanelOutputs;
+    StorePart((sums[0][i] + sums[1][i]) * V::Broadcast(normalize), out + at + i * kPanelOutputs,
+              count);
+  }
+}
+
+template <typename V, DataType kType>
+void OneQuery(const AttentionHeads& heads, uint64_t h, uint64_t query, float* scores) {
+  const float* q = heads.q + h * heads.q_head_stride + query * heads.q_stride;
+  const KvRows<V, kType> k{heads.k, heads.kv_stride};
+  const KvRows<V, kType> v{heads.v, heads.kv_stride};
+  const uint64_t keys = heads.Sees(query);
+  uint64_t t = 0;
+  for (; t + 4 <= keys; t += 4) FourScores(q, k, t, heads.size, scores);
+  for (; t < keys; ++t) {
     V sum = V::Zero();
-    for (uint64_t d = 0; d < head.size; d += kPanelOutputs) {
-      const uint64_t part = std::min(kPanelOutputs, head.size - d);
-      sum = MulAdd(LoadPart<V>(q + d, part), LoadPart<V>(k + d, part), sum);
+    for (uint64_t d = 0; d < heads.size; d += kPanelOutputs) {
+      const uint64_t part = std::min(kPanelOutputs, heads.size - d);
+      sum = MulAdd(LoadPart<V>(q + d, part), k.Load(t, d, part), sum);
     }
     scores[t] = Sum(sum);
   }
-  const float* bias = head.bias == nullptr ? nullptr : head.bias + query * head.bias_stride;
-  const float normalize = Softmax<V>(scores, head.keys, head.scale, bias);
-  for (uint64_t d = 0; d < head.size; d += kPanelOutputs) {
-    const uint64_t part = std::min(kPanelOutputs, head.size - d);
-    V sum = V::Zero();
-    for (uint64_t t = 0; t < head.keys; ++t) {
-      sum =
-          MulAdd(V::Broadcast(scores[t]), LoadPart<V>(head.v + t * head.kv_stride + d, part), sum);
-    }
-    StorePart(sum * V::Broadcast(normalize), head.out + query * head.out_stride + d, part);
+  const float* bias = heads.bias == nullptr
+                          ? nullptr
+                          : heads.bias + h * heads.bias_head_stride + query * heads.bias_stride;
+  const float normalize = Softmax<V>(scores, keys, heads.scale, bias);
+  float* out = heads.out + h * heads.out_head_stride + query * heads.out_stride;
+  constexpr uint64_t kWide = 4 * kPanelOutputs;
+  uint64_t d = 0;
+  for (; d + kWide <= heads.size; d += kWide) {
+    MixValues<V, kType, 4>(scores, v, keys, d, kPanelOutputs, normalize, out);
+  }
+  for (; d < heads.size; d += kPanelOutputs) {
+    const uint64_t part = std::min(kPanelOutputs, heads.size - d);
+    MixValues<V, kType, 1>(scores, v, keys, d, part, normalize, out);
   }
 }
 
@@ -84,52 +159,97 @@ void TileRows(const float* panel, uint64_t inputs, const float* x, uint64_t x_st
   }
 }
 
-template <typename V>
-void ManyQueries(const AttentionHead& head, uint64_t first, uint64_t last) {
-  const uint64_t key_panels = CeilDivide(head.keys, kPanelOutputs);
-  const uint64_t scores_stride = key_panels * kPanelOutputs;
-  const uint64_t longest = std::max(head.size, head.keys);
+// panel[d][16] = the keys [t, t + 16), zeros beyond `keys`.
+template <typename V, DataType kType>
+void KeyPanel(const KvRows<V, kType>& k, uint64_t t, uint64_t keys, uint64_t size, float* panel) {
+  float row[kPanelOutputs];
+  for (uint64_t j = 0; j < kPanelOutputs; ++j) {
+    for (uint64_t d = 0; d < size; d += kPanelOutputs) {
+      const uint64_t part = std::min(kPanelOutputs, size - d);
+      const V values = t + j < keys ? k.Load(t + j, d, part) : V::Zero();
+      values.Store(row);
+      for (uint64_t i = 0; i < part; ++i) panel[(d + i) * kPanelOutputs + j] = row[i];
+    }
+  }
+}
+
+template <typename V, DataType kType>
+void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
+  const KvRows<V, kType> k{heads.k, heads.kv_stride};
+  const KvRows<V, kType> v{heads.v, heads.kv_stride};
+  // What the last query sees is enough for all.
+  const uint64_t keys = heads.Sees(last - 1);
+  const uint64_t stride = CeilDivide(keys, kPanelOutputs) * kPanelOutputs;  // of scores
+  const uint64_t longest = std::max(heads.size, keys);
   const auto panel = std::make_unique_for_overwrite<float[]>(longest * kPanelOutputs);
-  const auto scores = std::make_unique_for_overwrite<float[]>(kAttentionBlock * scores_stride);
-  float normalize[kAttentionBlock];
+  const auto all_scores =
+      std::make_unique_for_overwrite<float[]>(heads.heads * kAttentionBlock * stride);
+  const auto normalize = std::make_unique_for_overwrite<float[]>(heads.heads * kAttentionBlock);
+  const auto scores_of = [&](uint64_t h) {
+    return all_scores.get() + h * kAttentionBlock * stride;
+  };
   for (uint64_t block = first; block < last; block += kAttentionBlock) {
     const uint64_t rows = std::min(kAttentionBlock, last - block);
-    for (uint64_t t = 0; t < head.keys; t += kPanelOutputs) {
-      const uint64_t part = std::min(kPanelOutputs, head.keys - t);
-      for (uint64_t d = 0; d < head.size; ++d) {
-        for (uint64_t j = 0; j < kPanelOutputs; ++j) {
-          panel[d * kPanelOutputs + j] = j < part ? head.k[(t + j) * head.kv_stride + d] : 0;
-        }
+    const uint64_t seen = heads.Sees(block + rows - 1);
+    for (uint64_t t = 0; t < seen; t += kPanelOutputs) {
+      KeyPanel(k, t, seen, heads.size, panel.get());
+      for (uint64_t h = 0; h < heads.heads; ++h) {
+        TileRows<V>(panel.get(), heads.size,
+                    heads.q + h * heads.q_head_stride + block * heads.q_stride, heads.q_stride,
+                    scores_of(h) + t, stride, kPanelOutputs, rows);
       }
-      TileRows<V>(panel.get(), head.size, head.q + block * head.q_stride, head.q_stride,
-                  scores.get() + t, scores_stride, kPanelOutputs, rows);
     }
-    for (uint64_t row = 0; row < rows; ++row) {
-      const float* bias =
-          head.bias == nullptr ? nullptr : head.bias + (block + row) * head.bias_stride;
-      normalize[row] = Softmax<V>(scores.get() + row * scores_stride, head.keys, head.scale, bias);
-    }
-    for (uint64_t d = 0; d < head.size; d += kPanelOutputs) {
-      const uint64_t part = std::min(kPanelOutputs, head.size - d);
-      for (uint64_t t = 0; t < head.keys; ++t) {
-        LoadPart<V>(head.v + t * head.kv_stride + d, part).Store(panel.get() + t * kPanelOutputs);
-      }
-      float* out = head.out + block * head.out_stride + d;
-      TileRows<V>(panel.get(), head.keys, scores.get(), scores_stride, out, head.out_stride, part,
-                  rows);
+    for (uint64_t h = 0; h < heads.heads; ++h) {
       for (uint64_t row = 0; row < rows; ++row) {
-        float* place = out + row * head.out_stride;
-        StorePart(LoadPart<V>(place, part) * V::Broadcast(normalize[row]), place, part);
+        const float* bias = heads.bias == nullptr ? nullptr
+                                                  : heads.bias + h * heads.bias_head_stride +
+                                                        (block + row) * heads.bias_stride;
+        float* scores = scores_of(h) + row * stride;
+        const uint64_t sees = heads.Sees(block + row);
+        normalize[h * kAttentionBlock + row] = Softmax<V>(scores, sees, heads.scale, bias);
+        std::fill(scores + sees, scores + seen, 0.0F);
+      }
+    }
+    for (uint64_t d = 0; d < heads.size; d += kPanelOutputs) {
+      const uint64_t part = std::min(kPanelOutputs, heads.size - d);
+      for (uint64_t t = 0; t < seen; ++t) {
+        v.Load(t, d, part).Store(panel.get() + t * kPanelOutputs);
+      }
+      for (uint64_t h = 0; h < heads.heads; ++h) {
+        float* out = heads.out + h * heads.out_head_stride + block * heads.out_stride + d;
+        TileRows<V>(panel.get(), seen, scores_of(h), stride, out, heads.out_stride, part, rows);
+        for (uint64_t row = 0; row < rows; ++row) {
+          float* place = out + row * heads.out_stride;
+          const V factor = V::Broadcast(normalize[h * kAttentionBlock + row]);
+          StorePart(LoadPart<V>(place, part) * factor, place, part);
+        }
       }
     }
   }
 }
 
+template <typename V, DataType kType>
+void AttentionOfType(const AttentionHeads& heads, uint64_t first, uint64_t last) {
+  if (first == last) return;
+  if (last - first > kFewQueries) return ManyQueries<V, kType>(heads, first, last);
+  const auto scores = std::make_unique_for_overwrite<float[]>(heads.keys);
+  for (uint64_t h = 0; h < heads.heads; ++h) {
+    for (uint64_t query = first; query < last; ++query) {
+      OneQuery<V, kType>(heads, h, query, scores.get());
+    }
+  }
+}
+
 template <typename V>
-void Attention(const AttentionHead& head, uint64_t first, uint64_t last) {
-  if (last - first > kFewQueries) return ManyQueries<V>(head, first, last);
-  const auto scores = std::make_unique_for_overwrite<float[]>(head.keys);
-  for (uint64_t query = first; query < last; ++query) OneQuery<V>(head, query, scores.get());
+void Attention(const AttentionHeads& heads, uint64_t first, uint64_t last) {
+  switch (heads.kv_type) {
+    case DataType::kFloat16:
+      return AttentionOfType<V, DataType::kFloat16>(heads, first, last);
+    case DataType::kBfloat16:
+      return AttentionOfType<V, DataType::kBfloat16>(heads, first, last);
+    default:
+      return AttentionOfType<V, DataType::kFloat32>(heads, first, last);
+  }
 }
 
 }  // namespace

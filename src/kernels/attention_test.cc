@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 #include <vector>
 
+#include "base/half.h"
 #include "kernels/kernels.h"
 
 namespace tandem {
@@ -20,54 +23,95 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
     return values;
   }
 
-  void ExpectExact(uint64_t queries, uint64_t keys, uint64_t size, bool has_bias) {
-    AttentionHead head;
+  struct Options {
+    bool has_bias = false;
+    bool is_causal = false;
+    uint64_t heads = 1;
+    DataType kv_type = DataType::kFloat32;
+  };
+
+  // `values` in 16 bits, rounded down to what these can say.
+  static std::vector<uint16_t> Shorten(std::vector<float>& values, DataType type) {
+    std::vector<uint16_t> bits;
+    for (float& value : values) {
+      value = std::floor(value * 64) / 64;  // exact in bf16 as long as it is below 4
+      value = std::clamp(value, -3.0F, 3.0F);
+      const auto word = std::bit_cast<uint32_t>(value);
+      if (type == DataType::kBfloat16) {
+        bits.push_back(static_cast<uint16_t>(word >> 16));
+      } else {
+        const uint32_t exponent = word == 0 || word == 0x80000000 ? 0 : (word >> 23 & 0xFF) - 112;
+        bits.push_back(static_cast<uint16_t>(word >> 16 & 0x8000) |
+                       static_cast<uint16_t>(exponent << 10) |
+                       static_cast<uint16_t>(word >> 13 & 0x3FF));
+      }
+      value = type == DataType::kBfloat16 ? Bfloat16ToFloat(bits.back()) : HalfToFloat(bits.back());
+    }
+    return bits;
+  }
+
+  void ExpectExact(uint64_t queries, uint64_t keys, uint64_t size, const Options& options) {
+    const uint64_t rows = options.heads * queries;
+    AttentionHeads head;
+    head.heads = options.heads;
     head.queries = queries;
     head.keys = keys;
     head.size = size;
     head.scale = 0.2F;
     head.q_stride = size + 3;
+    head.q_head_stride = queries * head.q_stride;
     head.kv_stride = size + 1;
+    head.kv_type = options.kv_type;
     head.bias_stride = keys;
+    head.bias_head_stride = queries * keys;
     head.out_stride = size + 2;
-    const auto q = Random(queries * head.q_stride);
-    const auto k = Random(keys * head.kv_stride);
-    const auto v = Random(keys * head.kv_stride);
-    auto bias = Random(queries * keys, 3);
+    head.out_head_stride = queries * head.out_stride;
+    if (options.is_causal) head.first_sees = keys - std::min(keys - 1, queries - 1);
+    const auto q = Random(rows * head.q_stride);
+    auto k = Random(keys * head.kv_stride);
+    auto v = Random(keys * head.kv_stride);
+    std::vector<uint16_t> short_k;
+    std::vector<uint16_t> short_v;
+    if (options.kv_type != DataType::kFloat32) {
+      short_k = Shorten(k, options.kv_type);
+      short_v = Shorten(v, options.kv_type);
+    }
+    auto bias = Random(rows * keys, 3);
     for (size_t i = 0; i < bias.size(); i += 3) bias[i] = -10000;  // masked
     for (size_t i = 1; i < bias.size(); i += keys) bias[i] = 0;    // never the whole row
     constexpr float kUntouched = -77;
-    std::vector<float> out((queries + 1) * head.out_stride, kUntouched);
+    std::vector<float> out((rows + 1) * head.out_stride, kUntouched);
     head.q = q.data();
-    head.k = k.data();
-    head.v = v.data();
-    head.bias = has_bias ? bias.data() : nullptr;
+    head.k = short_k.empty() ? static_cast<const void*>(k.data()) : short_k.data();
+    head.v = short_v.empty() ? static_cast<const void*>(v.data()) : short_v.data();
+    head.bias = options.has_bias ? bias.data() : nullptr;
     head.out = out.data();
     const AttentionKernel kernel = KernelsFor(GetParam()).attention;
     kernel(head, 0, queries / 2);
     kernel(head, queries / 2, queries);
 
-    for (uint64_t s = 0; s < queries; ++s) {
-      std::vector<double> p(keys);
+    for (uint64_t s = 0; s < rows; ++s) {
+      const uint64_t sees = head.Sees(s % queries);
+      std::vector<double> p(sees);
       double sum = 0;
       double most = -INFINITY;
-      for (uint64_t t = 0; t < keys; ++t) {
+      for (uint64_t t = 0; t < sees; ++t) {
         for (uint64_t d = 0; d < size; ++d) {
           p[t] += double{q[s * head.q_stride + d]} * k[t * head.kv_stride + d];
         }
-        p[t] = p[t] * head.scale + (has_bias ? bias[s * keys + t] : 0);
+        p[t] = p[t] * head.scale + (options.has_bias ? bias[s * keys + t] : 0);
         most = std::max(most, p[t]);
       }
       for (double& value : p) sum += value = std::exp(value - most);
       for (uint64_t d = 0; d < size; ++d) {
         double expected = 0;
-        for (uint64_t t = 0; t < keys; ++t) expected += p[t] / sum * v[t * head.kv_stride + d];
+        for (uint64_t t = 0; t < sees; ++t) expected += p[t] / sum * v[t * head.kv_stride + d];
         ASSERT_NEAR(out[s * head.out_stride + d], expected, 2e-5)
             << queries << " queries " << keys << " keys " << size << " query " << s << " at " << d;
       }
       ASSERT_EQ(out[s * head.out_stride + size], kUntouched);
     }
-    ASSERT_EQ(out[queries * head.out_stride], kUntouched);
+    ASSERT_EQ(out[rows * head.out_stride], kUntouched);
   }
 
   std::mt19937 random_;
@@ -77,14 +121,27 @@ TEST_P(AttentionTest, FewAndManyQueriesOverAnyNumberOfKeys) {
   for (bool has_bias : {false, true}) {
     for (uint64_t queries : {1, 2, 4, 5, 9, 31, 150}) {
       for (uint64_t keys : {2, 15, 16, 17, 40, 257}) {
-        for (uint64_t size : {64, 20}) ExpectExact(queries, keys, size, has_bias);
+        for (uint64_t size : {64, 20}) ExpectExact(queries, keys, size, {.has_bias = has_bias});
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, CausalSharedAndShortKeys) {
+  for (DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBfloat16}) {
+    for (uint64_t queries : {1, 3, 6, 70}) {
+      for (uint64_t keys : {1, 3, 18, 70, 130}) {
+        for (uint64_t size : {128, 72}) {
+          ExpectExact(queries, keys, size,
+                      {.has_bias = keys == 18, .is_causal = true, .heads = 3, .kv_type = type});
+        }
       }
     }
   }
 }
 
 TEST_P(AttentionTest, OneKeyIsItsValue) {
-  ExpectExact(3, 1, 16, false);
+  ExpectExact(3, 1, 16, {});
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, ::testing::ValuesIn(SupportedIsas()),

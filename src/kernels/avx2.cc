@@ -4,13 +4,14 @@
 #include "kernels/kernels_isa.h"
 #include "kernels/matmul_impl.h"
 #include "kernels/matmul_int8_impl.h"
+#include "kernels/row_ops_impl.h"
 #include "kernels/vector_avx2.h"
 
 namespace tandem {
 
 const Kernels& Avx2Kernels() {
-  static constexpr Kernels kKernels{&MatMul<Ymm2>, &Quantize<Ymm2>, &MatMulInt8<Ymm2>,
-                                    &Attention<Ymm2>};
+  static constexpr Kernels kKernels{&MatMul<Ymm2>,    &Quantize<Ymm2>, &MatMulInt8<Ymm2>,
+                                    &Attention<Ymm2>, &RmsNorm<Ymm2>,  &SiluGate<Ymm2>};
   return kKernels;
 }
 

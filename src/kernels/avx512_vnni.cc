@@ -4,13 +4,14 @@
 #include "kernels/kernels_isa.h"
 #include "kernels/matmul_impl.h"
 #include "kernels/matmul_int8_impl.h"
+#include "kernels/row_ops_impl.h"
 #include "kernels/vector_avx512.h"
 
 namespace tandem {
 
 const Kernels& Avx512VnniKernels() {
-  static constexpr Kernels kKernels{&MatMul<Zmm>, &Quantize<Zmm>, &MatMulInt8<Zmm>,
-                                    &Attention<Zmm>};
+  static constexpr Kernels kKernels{&MatMul<Zmm>,    &Quantize<Zmm>, &MatMulInt8<Zmm>,
+                                    &Attention<Zmm>, &RmsNorm<Zmm>,  &SiluGate<Zmm>};
   return kKernels;
 }
 

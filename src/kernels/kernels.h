@@ -4,6 +4,7 @@
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_int8.h"
+#include "kernels/row_ops.h"
 
 namespace tandem {
 
@@ -13,6 +14,8 @@ struct Kernels {
   QuantizeKernel quantize;
   MatMulInt8Kernel matmul_int8;
   AttentionKernel attention;
+  RmsNormKernel rms_norm;
+  SiluGateKernel silu_gate;
 };
 
 // Those compiled for `isa`, which the CPU must have.

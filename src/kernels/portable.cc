@@ -4,13 +4,14 @@
 #include "kernels/kernels_isa.h"
 #include "kernels/matmul_impl.h"
 #include "kernels/matmul_int8_impl.h"
+#include "kernels/row_ops_impl.h"
 #include "kernels/vector_portable.h"
 
 namespace tandem {
 
 const Kernels& PortableKernels() {
-  static constexpr Kernels kKernels{&MatMul<Floats>, &Quantize<Floats>, &MatMulInt8<Floats>,
-                                    &Attention<Floats>};
+  static constexpr Kernels kKernels{&MatMul<Floats>,    &Quantize<Floats>, &MatMulInt8<Floats>,
+                                    &Attention<Floats>, &RmsNorm<Floats>,  &SiluGate<Floats>};
   return kKernels;
 }
 

@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/sums.h"
 #include "kernels/vector.h"
 
 // 16 floats; kernels/vector.h says what they can do.
@@ -96,6 +97,9 @@ struct Ymm2 {
   friend Ymm2 operator*(Ymm2 a, Ymm2 b) {
     return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
   }
+  friend Ymm2 operator/(Ymm2 a, Ymm2 b) {
+    return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+  }
   friend Ymm2 MulAdd(Ymm2 a, Ymm2 b, Ymm2 c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
   }
@@ -107,6 +111,11 @@ struct Ymm2 {
     __m128 sum = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
     sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
     return _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+  }
+  friend void Sums(const std::array<Ymm2, 4>& a, float* to) {
+    __m256 half[4];
+    for (size_t i = 0; i < 4; ++i) half[i] = _mm256_add_ps(a[i].low, a[i].high);
+    StoreSums(half, to);
   }
   friend float Largest(Ymm2 a) {
     const __m256 half = _mm256_max_ps(a.low, a.high);

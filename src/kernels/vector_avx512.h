@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/sums.h"
 #include "kernels/vector.h"
 
 // 16 floats; kernels/vector.h says what they can do.
@@ -64,10 +65,18 @@ struct Zmm {
   friend Zmm operator+(Zmm a, Zmm b) { return {_mm512_add_ps(a.v, b.v)}; }
   friend Zmm operator-(Zmm a, Zmm b) { return {_mm512_sub_ps(a.v, b.v)}; }
   friend Zmm operator*(Zmm a, Zmm b) { return {_mm512_mul_ps(a.v, b.v)}; }
+  friend Zmm operator/(Zmm a, Zmm b) { return {_mm512_div_ps(a.v, b.v)}; }
   friend Zmm MulAdd(Zmm a, Zmm b, Zmm c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 
   friend Zmm Max(Zmm a, Zmm b) { return {_mm512_max_ps(a.v, b.v)}; }
   friend float Sum(Zmm a) { return _mm512_reduce_add_ps(a.v); }
+  friend void Sums(const std::array<Zmm, 4>& a, float* to) {
+    __m256 half[4];
+    for (size_t i = 0; i < 4; ++i) {
+      half[i] = _mm256_add_ps(_mm512_castps512_ps256(a[i].v), _mm512_extractf32x8_ps(a[i].v, 1));
+    }
+    StoreSums(half, to);
+  }
   friend float Largest(Zmm a) { return _mm512_reduce_max_ps(a.v); }
   // x = exponent * ln 2 + rest; e^x = 2^exponent * e^rest.
   friend Zmm Exp(Zmm a) {

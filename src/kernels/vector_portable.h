@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/half.h"
@@ -92,6 +93,9 @@ struct Floats {
   friend Floats operator*(const Floats& a, const Floats& b) {
     return Each([&](uint64_t i) { return a.v[i] * b.v[i]; });
   }
+  friend Floats operator/(const Floats& a, const Floats& b) {
+    return Each([&](uint64_t i) { return a.v[i] / b.v[i]; });
+  }
   friend Floats MulAdd(const Floats& a, const Floats& b, const Floats& c) {
     return Each([&](uint64_t i) { return a.v[i] * b.v[i] + c.v[i]; });
   }
@@ -102,6 +106,9 @@ struct Floats {
     float sum = 0;
     for (float value : a.v) sum += value;
     return sum;
+  }
+  friend void Sums(const std::array<Floats, 4>& a, float* to) {
+    for (const Floats& one : a) *to++ = Sum(one);
   }
   friend float Largest(const Floats& a) { return *std::max_element(a.v, a.v + kPanelOutputs); }
   friend Floats Exp(const Floats& a) {

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tandem {
+
+// One row of a root mean square layer normalization (https://arxiv.org/abs/1910.07467), in f32:
+//
+//   y[i] = x[i] / sqrt(mean of x^2 + epsilon) * weight[i]
+//
+// y may be x.
+using RmsNormKernel = void (*)(const float* x, const float* weight, float epsilon, uint64_t size,
+                               float* y);
+
+// gate[i] = silu(gate[i]) * up[i], with silu(x) = x / (1 + e^-x): the gated linear unit of most
+// LLMs (https://arxiv.org/abs/2002.05202).
+using SiluGateKernel = void (*)(float* gate, const float* up, uint64_t size);
+
+}  // namespace tandem

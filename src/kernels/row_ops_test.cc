@@ -1,0 +1,85 @@
+#include "kernels/row_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace tandem {
+namespace {
+
+constexpr float kUntouched = -77;
+
+class RowOpsTest : public ::testing::TestWithParam<Isa> {
+ protected:
+  std::vector<float> Random(size_t count, float width) {
+    std::normal_distribution<float> normal(0, width);
+    std::vector<float> values(count);
+    for (float& value : values) value = normal(random_);
+    return values;
+  }
+
+  const Kernels& kernels_ = KernelsFor(GetParam());
+  std::mt19937 random_;
+};
+
+TEST_P(RowOpsTest, RmsNormOfAnySize) {
+  for (uint64_t size : {1, 15, 16, 17, 64, 576, 1001}) {
+    const auto x = Random(size, 3);
+    const auto weight = Random(size, 1);
+    std::vector<float> y(size + 1, kUntouched);
+    kernels_.rms_norm(x.data(), weight.data(), 1e-5F, size, y.data());
+    double squares = 0;
+    for (float value : x) squares += double{value} * value;
+    const double root = std::sqrt(squares / static_cast<double>(size) + 1e-5);
+    for (uint64_t i = 0; i < size; ++i) {
+      const double expected = x[i] / root * weight[i];
+      ASSERT_NEAR(y[i], expected, 1e-6 + 1e-6 * std::abs(expected)) << size << " at " << i;
+    }
+    ASSERT_EQ(y[size], kUntouched);
+  }
+}
+
+TEST_P(RowOpsTest, RmsNormOfZerosIsZeroAndMayBeInPlace) {
+  std::vector<float> x(20);
+  const std::vector<float> weight(20, 2);
+  kernels_.rms_norm(x.data(), weight.data(), 1e-6F, 20, x.data());
+  EXPECT_EQ(x, std::vector<float>(20));
+}
+
+TEST_P(RowOpsTest, SiluGateOfAnySize) {
+  for (uint64_t size : {1, 16, 31, 400}) {
+    auto gate = Random(size + 1, 20);
+    const auto before = gate;
+    const auto up = Random(size, 1);
+    kernels_.silu_gate(gate.data(), up.data(), size);
+    for (uint64_t i = 0; i < size; ++i) {
+      const double x = before[i];
+      const double expected = x / (1 + std::exp(-x)) * up[i];
+      ASSERT_NEAR(gate[i], expected, 1e-6 * std::abs(expected) + 1e-30) << x << " * " << up[i];
+    }
+    ASSERT_EQ(gate[size], before[size]);
+  }
+}
+
+TEST_P(RowOpsTest, SiluGateFarOut) {
+  std::vector<float> gate{-1000, 1000, -89, 88.5F, std::numeric_limits<float>::infinity(), NAN};
+  const std::vector<float> up(gate.size(), 1);
+  kernels_.silu_gate(gate.data(), up.data(), gate.size());
+  EXPECT_NEAR(gate[0], 0, 1e-30);
+  EXPECT_EQ(gate[1], 1000);
+  EXPECT_NEAR(gate[2], 0, 1e-30);
+  EXPECT_EQ(gate[3], 88.5F);
+  EXPECT_EQ(gate[4], std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(gate[5]));
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, RowOpsTest, ::testing::ValuesIn(SupportedIsas()),
+                         [](const auto& param) { return std::string(Name(param.param)); });
+
+}  // namespace
+}  // namespace tandem
