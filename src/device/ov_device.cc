@@ -1,6 +1,8 @@
 #include "device/ov_device.h"
 
 #include <algorithm>
+#include <mutex>
+#include <numeric>
 #include <openvino/frontend/onnx/extension/conversion.hpp>
 #include <openvino/op/constant.hpp>
 #include <openvino/op/convert.hpp>
@@ -10,10 +12,13 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "device/op_function.h"
 #include "device/ops/attention.h"
+#include "device/ops/rms_norm.h"
 #include "device/ops/rotary_embedding.h"
 #include "device/ops/shared_gather.h"
 #include "device/ops/shared_matmul.h"
+#include "device/ov_ports.h"
 #include "device/ov_types.h"
 
 namespace tandem {
@@ -50,10 +55,12 @@ void AddOperators(ov::Core& core) {
   using ov::OutputVector;
   using ov::frontend::NodeContext;
   AddOperator<SharedMatMul>(core, [](const OutputVector& inputs, const NodeContext& node) {
+    MatMulEpilogue epilogue{node.get_attribute<std::vector<int64_t>>("addends", {}),
+                            node.get_attribute<std::string>("gate", "")};
     return std::make_shared<SharedMatMul>(
-        inputs.at(0), inputs.at(1), node.get_attribute<int64_t>("argument"),
-        node.get_attribute<int64_t>("n"), node.get_attribute<int64_t>("k"),
-        node.get_attribute<int64_t>("int8", 0) != 0);
+        inputs, node.get_attribute<int64_t>("argument"), node.get_attribute<int64_t>("n"),
+        node.get_attribute<int64_t>("k"), node.get_attribute<std::vector<int64_t>>("more_n", {}),
+        node.get_attribute<int64_t>("int8", 0) != 0, std::move(epilogue));
   });
   AddOperator<SharedGather>(core, [](const OutputVector& inputs, const NodeContext& node) {
     return std::make_shared<SharedGather>(
@@ -64,7 +71,20 @@ void AddOperators(ov::Core& core) {
     return std::make_shared<RotaryEmbedding>(inputs);
   });
   AddOperator<Attention>(core, [](const OutputVector& inputs, const NodeContext& node) {
-    return std::make_shared<Attention>(inputs, node.get_attribute<float>("scale"));
+    std::vector<int64_t> plain(inputs.size());  // q, k, v and perhaps bias
+    std::iota(plain.begin(), plain.end(), 0);
+    AttentionSettings settings;
+    settings.inputs = node.get_attribute<std::vector<int64_t>>("inputs", plain);
+    settings.scale = node.get_attribute<float>("scale");
+    settings.heads = node.get_attribute<int64_t>("heads", 0);
+    settings.kv_heads = node.get_attribute<int64_t>("kv_heads", 0);
+    settings.merges_heads = node.get_attribute<int64_t>("merges_heads", 0) != 0;
+    settings.is_interleaved = node.get_attribute<int64_t>("is_interleaved", 0) != 0;
+    settings.cache = node.get_attribute<int64_t>("cache", -1);
+    return std::make_shared<Attention>(inputs, std::move(settings));
+  });
+  AddOperator<RmsNorm>(core, [](const OutputVector& inputs, const NodeContext& node) {
+    return std::make_shared<RmsNorm>(inputs, node.get_attribute<float>("epsilon"));
   });
 }
 
@@ -105,25 +125,16 @@ void CopyInputsToOutputs(ov::Model& model) {
   }
 }
 
-// The inputs of a function, and where they are in the compiled model.
-struct Inputs {
-  static constexpr size_t kUnused = SIZE_MAX;
-
-  std::vector<Port> ports;
-  std::vector<size_t> places;
-};
-
 class OvRequest final : public Request {
  public:
-  OvRequest(ov::InferRequest request, std::shared_ptr<const Inputs> inputs)
+  OvRequest(ov::InferRequest request, std::shared_ptr<const OvInputs> inputs)
       : request_(std::move(request)), inputs_(std::move(inputs)) {}
 
   void SetInput(size_t input, const Tensor& tensor) override {
     const size_t place = inputs_->places[input];
-    if (place == Inputs::kUnused) return;
-    const Port& port = inputs_->ports[input];
-    CheckFits(port, tensor);
-    Guarded(ErrorCode::kDevice, Concat("input '", port.name, "'"),
+    if (place == OvInputs::kUnused) return;
+    inputs_->CheckFits(input, tensor);
+    Guarded(ErrorCode::kDevice, Concat("input '", inputs_->ports[input].name, "'"),
             [&] { request_.set_input_tensor(place, ViewAsOv(tensor)); });
   }
 
@@ -146,46 +157,16 @@ class OvRequest final : public Request {
   }
 
  private:
-  static void CheckFits(const Port& port, const Tensor& tensor) {
-    bool fits = port.type == tensor.type && port.shape.size() == tensor.shape.size();
-    for (size_t i = 0; fits && i < port.shape.size(); ++i) {
-      fits = port.shape[i] < 0 || port.shape[i] == tensor.shape[i];
-    }
-    if (fits) return;
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        Concat("input '", port.name, "': found ", Name(tensor.type), ShapeText(tensor.shape),
-               ", expected ", Name(port.type), ShapeText(port.shape)));
-  }
-
   ov::InferRequest request_;
-  std::shared_ptr<const Inputs> inputs_;
+  std::shared_ptr<const OvInputs> inputs_;
 };
 
 class OvFunction final : public Function {
  public:
-  OvFunction(ov::CompiledModel model, const FunctionSource& source) : model_(std::move(model)) {
-    auto inputs = std::make_shared<Inputs>();
-    std::unordered_map<std::string, size_t> places;
-    for (size_t i = 0; i < model_.inputs().size(); ++i) {
-      places[model_.inputs()[i].get_node()->get_friendly_name()] = i;
-    }
-    for (const std::string& name : source.inputs) {
-      const auto place = places.find(name);
-      const bool is_used = place != places.end();
-      inputs->places.push_back(is_used ? place->second : Inputs::kUnused);
-      inputs->ports.push_back(is_used ? PortOf(name, model_.inputs()[place->second])
-                                      : Port{name, DataType::kUndefined, {}});
-    }
-    inputs_ = std::move(inputs);
-    if (model_.outputs().size() != source.outputs.size()) {
-      throw Error(ErrorCode::kInternal, Concat("OpenVINO made ", model_.outputs().size(),
-                                               " outputs, expected ", source.outputs.size()));
-    }
-    for (size_t i = 0; i < source.outputs.size(); ++i) {
-      outputs_.push_back(PortOf(source.outputs[i], model_.outputs()[i]));
-    }
-  }
+  OvFunction(ov::CompiledModel model, const FunctionSource& source)
+      : model_(std::move(model)),
+        inputs_(std::make_shared<const OvInputs>(source.inputs, model_.inputs())),
+        outputs_(OvOutputs(source.outputs, model_.outputs())) {}
 
   const std::vector<Port>& inputs() const override { return inputs_->ports; }
   const std::vector<Port>& outputs() const override { return outputs_; }
@@ -202,16 +183,8 @@ class OvFunction final : public Function {
   }
 
  private:
-  static Port PortOf(const std::string& name, const ov::Output<const ov::Node>& port) {
-    Shape shape;
-    for (const ov::Dimension& dimension : port.get_partial_shape()) {
-      shape.push_back(dimension.is_static() ? dimension.get_length() : -1);
-    }
-    return {name, FromOv(port.get_element_type()), std::move(shape)};
-  }
-
   ov::CompiledModel model_;
-  std::shared_ptr<const Inputs> inputs_;
+  std::shared_ptr<const OvInputs> inputs_;
   std::vector<Port> outputs_;
 };
 
@@ -248,11 +221,8 @@ class OvDevice final : public Device {
                   Concat(name_, " has no property '", name, "'",
                          nearest.empty() ? "" : Concat("; did you mean '", nearest, "'?")));
     }
-    const auto x = std::make_shared<ov::op::v0::Parameter>(ov::element::f32, ov::PartialShape{1});
-    const auto identity = std::make_shared<ov::Model>(ov::OutputVector{x}, ov::ParameterVector{x});
-    Guarded(ErrorCode::kInvalidArgument, Concat(name_, " does not accept the properties"), [&] {
-      core.compile_model(identity, name_, ov::AnyMap(properties.begin(), properties.end()));
-    });
+    Guarded(ErrorCode::kInvalidArgument, Concat(name_, " does not accept the properties"),
+            [&] { CompileIdentity(properties); });
   }
 
   std::shared_ptr<Function> Compile(const FunctionSource& source,
@@ -272,6 +242,9 @@ class OvDevice final : public Device {
                     Concat("output '", output.get_any_name(), "' has an unknown rank"));
       }
     }
+    if (name_ == "CPU" && HasOwnOperatorsOnly(*model)) {
+      return MakeOpFunction(model, source, Threads(properties));
+    }
     return Guarded(ErrorCode::kUnsupported, "OpenVINO does not compile the graph", [&] {
       ov::AnyMap settings(properties.begin(), properties.end());
       if (source.is_compact && name_ == "CPU") settings.insert(kWithoutSnippets);
@@ -280,8 +253,29 @@ class OvDevice final : public Device {
   }
 
  private:
+  ov::CompiledModel CompileIdentity(const Properties& properties) {
+    const auto x = std::make_shared<ov::op::v0::Parameter>(ov::element::f32, ov::PartialShape{1});
+    const auto identity = std::make_shared<ov::Model>(ov::OutputVector{x}, ov::ParameterVector{x});
+    return state_->core.compile_model(identity, name_,
+                                      ov::AnyMap(properties.begin(), properties.end()));
+  }
+
+  // Threads that OpenVINO runs a model on with these properties.
+  int Threads(const Properties& properties) {
+    const std::lock_guard lock(mutex_);
+    const auto [threads, is_new] = threads_.try_emplace(properties, 0);
+    if (is_new) {
+      threads->second = Guarded(ErrorCode::kDevice, "cannot ask for the number of threads", [&] {
+        return std::max(1, CompileIdentity(properties).get_property(ov::inference_num_threads));
+      });
+    }
+    return threads->second;
+  }
+
   std::shared_ptr<OpenVino::State> state_;
   std::string name_;
+  std::mutex mutex_;
+  std::map<Properties, int> threads_;
 };
 
 OpenVino::OpenVino() : state_(std::make_shared<State>()) {

@@ -240,7 +240,7 @@ TEST_F(SharedOpsTest, AnIndexBeyondTheTableIsAnError) {
     const Tensor ids = Ids({index});
     request->SetInput(0, ids);
     request->SetInput(1, slots);
-    EXPECT_TANDEM_ERROR(request->Run(), ErrorCode::kDevice, "outside [-96, 95]");
+    EXPECT_TANDEM_ERROR(request->Run(), ErrorCode::kInvalidArgument, "outside [-96, 95]");
   }
 }
 
@@ -251,7 +251,7 @@ TEST_F(SharedOpsTest, AWeightOfAnotherShapeIsAnError) {
   const Tensor slots = Slots(table, table);
   request->SetInput(0, ids);
   request->SetInput(1, slots);
-  EXPECT_TANDEM_ERROR(request->Run(), ErrorCode::kDevice, "holds a weight [96,64]",
+  EXPECT_TANDEM_ERROR(request->Run(), ErrorCode::kInternal, "holds a weight [96,64]",
                       "expected [80,64]");
 }
 

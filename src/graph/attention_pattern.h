@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <optional>
+#include <vector>
 
-#include "graph/graph.h"
+#include "graph/attention_ports.h"
+#include "graph/walker.h"
 
 namespace tandem {
 
@@ -14,15 +17,16 @@ struct RotaryEmbeddingUse {
   ValueId sin = kNoValue;
 };
 
-// Scaled dot-product attention (kernels/attention.h): q [b, n, s, d], k and v [b, m, t, d] with n a
-// multiple of m (grouped-query attention, https://arxiv.org/abs/2305.13245), and a bias that
-// broadcasts to [b, n, s, t], or none. The result is [b, n, s, d].
+// A node "tandem.Attention" (device/ops/attention.h) in place of others.
 struct AttentionUse {
-  ValueId q = kNoValue;
-  ValueId k = kNoValue;
-  ValueId v = kNoValue;
-  ValueId bias = kNoValue;
-  float scale = 1;
+  std::array<ValueId, AttentionPorts::kInputs> inputs{};    // by AttentionPorts::Input
+  std::array<ValueId, AttentionPorts::kOutputs> outputs{};  // by AttentionPorts::Output
+  std::vector<Attribute> attributes;
+
+  AttentionUse() {
+    inputs.fill(kNoValue);
+    outputs.fill(kNoValue);
+  }
 };
 
 // What exporters write for these in plain operators, recognized by the last node. The types are
@@ -34,9 +38,15 @@ struct AttentionUse {
 //
 // Halves are made by Split or Slice. The scale may be on q and k instead, and be a Div; Casts
 // between float types are looked through; k and v may be repeated by Unsqueeze, Expand and Reshape.
-std::optional<RotaryEmbeddingUse> MatchRotaryEmbedding(const Graph& graph, const GraphIndex& index,
-                                                       const Node& node);
-std::optional<AttentionUse> MatchAttention(const Graph& graph, const GraphIndex& index,
-                                           const Node& node);
+//
+// An attention takes in what surrounds it, as far as it is there: Transpose and Reshape that join
+// the heads of the result, or split those of q, k and v; a rotary embedding of q and k; and Concats
+// that put k and v behind the rows of a cache, or results that are the rows of a new one.
+std::optional<RotaryEmbeddingUse> MatchRotaryEmbedding(const Walker& walker, const Node& node);
+std::optional<AttentionUse> MatchAttention(const Walker& walker, const Node& node);
+
+// com.microsoft GroupQueryAttention with whole heads of f32, f16 or bf16: not with softcap, smooth
+// softmax, local windows, biases, positions, sinks or quantized caches.
+std::optional<AttentionUse> MatchGroupQueryAttention(const Walker& walker, const Node& node);
 
 }  // namespace tandem

@@ -125,9 +125,11 @@ Reason MatMulNBits(const Context& /*context*/, const Node& node, NodeId /*id*/) 
   return "MatMulNBits with g_idx, of which OpenVINO dies";
 }
 
-Reason GroupQueryAttention(const Context& context, const Node& node, NodeId /*id*/) {
+Reason GroupQueryAttention(const Context& context, const Node& node, NodeId id) {
   constexpr size_t kPastKey = 3, kPresentKey = 1, kSequence = 2;
-  if (!IsOp(node, "GroupQueryAttention", kMicrosoftDomain)) return std::nullopt;
+  if (!IsOp(node, "GroupQueryAttention", kMicrosoftDomain) || context.lowered.Contains(id)) {
+    return std::nullopt;
+  }
   if (FloatAttribute(node, "softcap", 0) != 0) return "GroupQueryAttention with softcap";
   const ValueId past = Input(node, kPastKey);
   if (past == kNoValue) return "GroupQueryAttention without past inputs";

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "graph/host_nodes.h"
+#include "graph/kv_caches.h"
 #include "graph/repeats.h"
 
 namespace tandem {
@@ -91,12 +92,12 @@ class BlockFunction {
       node.outputs[slot] = body_.AddValue(graph_[made]);
       made_[{position, slot}] = node.outputs[slot];
     }
-    if (node.matrix) {
+    for (size_t i = 0; i < node.matrices.size(); ++i) {
       for (size_t block = 0; block < calls_.size(); ++block) {
-        calls_[block].matrices.push_back(graph_.matrices[*NodeAt(block, position).matrix]);
+        calls_[block].matrices.push_back(graph_.matrices[NodeAt(block, position).matrices[i]]);
       }
-      body_.matrices.push_back(graph_.matrices[*node.matrix]);
-      node.matrix = body_.matrices.size() - 1;
+      body_.matrices.push_back(graph_.matrices[node.matrices[i]]);
+      node.matrices[i] = body_.matrices.size() - 1;
     }
     body_.nodes.push_back(std::move(node));
   }
@@ -231,7 +232,16 @@ class CallGraphBuilder {
     calls_.functions.push_back(std::move(block.body()));
   }
 
-  CallGraph Take() { return std::move(calls_); }
+  CallGraph Take() {
+    for (size_t function = 0; function < calls_.functions.size(); ++function) {
+      std::vector<FunctionCall*> calls;
+      for (FunctionCall& call : calls_.calls) {
+        if (call.function == function) calls.push_back(&call);
+      }
+      BindCaches(calls_.functions[function], calls);
+    }
+    return std::move(calls_);
+  }
 
  private:
   const Graph& graph_;

@@ -12,6 +12,13 @@ struct FunctionCall {
   std::vector<ValueId> inputs;   // one for each input of the function; constants are allowed
   std::vector<ValueId> outputs;  // one for each output; kNoValue where nobody reads it
   std::vector<Matrix> matrices;  // one for each matrix of the function, of the same n and k
+
+  // Keys or values of an attention (graph/kv_caches.h). kNoValue: no past; present is not kept.
+  struct Cache {
+    ValueId past = kNoValue;
+    ValueId present = kNoValue;
+  };
+  std::vector<Cache> caches;  // one for each of the function's
 };
 
 // A graph cut into functions that are called one after the other. A function is a graph of its own,
@@ -27,7 +34,7 @@ CallGraph WholeGraph(const Graph& graph);
 
 struct FoldLimits {
   size_t min_repeats = 4;  // blocks
-  size_t min_nodes = 8;    // nodes of a block
+  size_t min_nodes = 6;    // nodes of a block, after lowering
   // A block whose calls differ in a constant larger than this is left alone: as an input, such a
   // constant would be slow.
   uint64_t max_argument_bytes = 64 * 1024;

@@ -142,9 +142,9 @@ Graph ExtractNodes(const Graph& graph, const GraphIndex& index, const std::vecto
       value = keep(value);
       if (is_output) part.outputs.push_back(value);
     }
-    if (node.matrix) {
-      part.matrices.push_back(graph.matrices[*node.matrix]);
-      node.matrix = part.matrices.size() - 1;
+    for (size_t& matrix : node.matrices) {
+      part.matrices.push_back(graph.matrices[matrix]);
+      matrix = part.matrices.size() - 1;
     }
     part.nodes.push_back(std::move(node));
   }

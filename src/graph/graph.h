@@ -54,8 +54,8 @@ struct Node {
   std::vector<Attribute> attributes;
   // Values of this graph that the bodies among the attributes (If, Loop, Scan) refer to by name.
   std::vector<ValueId> captures;
-  // For SharedMatMul and SharedGather: position of the matrix in Graph::matrices.
-  std::optional<size_t> matrix;
+  // Of SharedMatMul and SharedGather: positions in Graph::matrices, one after the other.
+  std::vector<size_t> matrices;
 };
 
 // A weight matrix that a SharedMatMul multiplies with, or whose rows a SharedGather reads, and how
@@ -93,6 +93,7 @@ struct Graph {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::vector<Matrix> matrices;
+  size_t caches = 0;  // that a function's Attention nodes use (graph/kv_caches.h)
 
   const Value& operator[](ValueId value) const { return values[value]; }
 

@@ -5,6 +5,8 @@
 
 #include "graph/attention_pattern.h"
 #include "graph/matrix_pattern.h"
+#include "graph/norm_pattern.h"
+#include "graph/product_pattern.h"
 
 namespace tandem {
 namespace {
@@ -15,19 +17,28 @@ constexpr int64_t kInt8AccuracyLevel = 4;
 // Rewrites node by node into a copy of the graph.
 class Lowering {
  public:
-  Lowering(const Graph& graph, Activations activations) : activations_(activations), graph_(graph) {
-    const MatrixPatterns matrices(graph);
+  Lowering(const Graph& original, Activations activations)
+      : activations_(activations), graph_(SplitSkipNorms(original)) {
+    const Graph graph = graph_;
     const GraphIndex index(graph);
+    const Walker walker(graph, index);
+    const MatrixPatterns matrices(graph);
+    const ProductPatterns products(walker, matrices);
     graph_.nodes.clear();
     for (const Node& node : graph.nodes) {
-      if (const auto matrix = matrices.Match(node)) {
-        Replace(node, *matrix);
-      } else if (const auto rotary = MatchRotaryEmbedding(graph, index, node)) {
+      if (const ProductGroup* group = products.Find(node)) {
+        Replace(node, *group);
+      } else if (const auto matrix = matrices.Match(node)) {
+        // Products are made with their groups.
+        if (matrix->is_gather) Replace(node, *matrix);
+      } else if (const auto norm = MatchRmsNorm(walker, node)) {
+        Replace(node, "RmsNorm", {norm->x, norm->weight}, {{"epsilon", norm->epsilon}});
+      } else if (const auto gqa = MatchGroupQueryAttention(walker, node)) {
+        Replace(node, *gqa);
+      } else if (const auto rotary = MatchRotaryEmbedding(walker, node)) {
         Replace(node, "RotaryEmbedding", {rotary->x, rotary->cos, rotary->sin}, {});
-      } else if (const auto attention = MatchAttention(graph, index, node)) {
-        std::vector<ValueId> inputs{attention->q, attention->k, attention->v};
-        if (attention->bias != kNoValue) inputs.push_back(attention->bias);
-        Replace(node, "Attention", inputs, {{"scale", attention->scale}});
+      } else if (const auto attention = MatchAttention(walker, node)) {
+        Replace(node, *attention);
       } else {
         graph_.nodes.push_back(node);
       }
@@ -40,25 +51,50 @@ class Lowering {
   }
 
  private:
-  void Replace(const Node& node, const MatrixUse& use) {
-    const bool adds_bias = use.bias != kNoValue;
-    const ValueId made = Float32Result(node);
-    Node shared = TandemNode(node, use.is_gather ? "SharedGather" : "SharedMatMul");
-    shared.inputs = {use.is_gather ? use.activation : AsFloat32(use.activation)};
-    shared.matrix = graph_.matrices.size();
-    if (Quantizes(use)) shared.attributes = {{"int8", int64_t{1}}};
-    graph_.matrices.push_back(use.matrix);
-    ValueId product = made;
-    if (adds_bias) product = NewValue(node.outputs.front(), "/product", DataType::kFloat32);
-    shared.outputs = {product};
-    graph_.nodes.push_back(std::move(shared));
-    if (adds_bias) Append("Add", {product, AsFloat32(use.bias)}, made, node.name + "/bias");
-    CastTo(node.outputs.front(), made);
+  void Replace(const Node& node, const MatrixUse& gather) {
+    Node shared = TandemNode(node, "SharedGather");
+    shared.inputs = {gather.activation};
+    AddMatrix(shared, gather.matrix);
+    AppendFloat(std::move(shared), {node.outputs.front()});
   }
 
-  bool Quantizes(const MatrixUse& use) const {
-    if (use.is_gather || !use.matrix.scales || activations_ == Activations::kF32) return false;
-    return activations_ == Activations::kInt8 || use.accuracy_level == kInt8AccuracyLevel;
+  void Replace(const Node& node, const ProductGroup& group) {
+    Node shared = TandemNode(node, "SharedMatMul");
+    shared.inputs = {AsFloat32(group.products.front().use.activation)};
+    std::vector<int64_t> addends;
+    std::vector<ValueId> results;
+    bool quantizes = false;
+    for (size_t i = 0; i < group.products.size(); ++i) {
+      const Product& product = group.products[i];
+      for (ValueId addend : product.addends) {
+        shared.inputs.push_back(AsFloat32(addend));
+        addends.push_back(static_cast<int64_t>(i));
+      }
+      AddMatrix(shared, product.use.matrix);
+      results.push_back(product.result);
+      quantizes |= Quantizes(product.use);
+    }
+    if (quantizes) shared.attributes.push_back({"int8", int64_t{1}});
+    if (!addends.empty()) shared.attributes.push_back({"addends", std::move(addends)});
+    if (!group.gate.empty()) {
+      shared.attributes.push_back({"gate", group.gate});
+      results = {group.gated};
+    }
+    AppendFloat(std::move(shared), results);
+  }
+
+  void Replace(const Node& node, const AttentionUse& use) {
+    Node attention = TandemNode(node, "Attention");
+    attention.inputs.assign(use.inputs.begin(), use.inputs.end());
+    for (size_t i = 0; i < AttentionPorts::kLast; ++i) {
+      if (attention.inputs[i] != kNoValue) attention.inputs[i] = AsFloat32(attention.inputs[i]);
+    }
+    attention.attributes = use.attributes;
+    attention.outputs.assign(use.outputs.begin(), use.outputs.end());
+    for (auto* values : {&attention.inputs, &attention.outputs}) {
+      while (values->back() == kNoValue) values->pop_back();
+    }
+    AppendFloat(std::move(attention), {use.outputs[AttentionPorts::kResult]});
   }
 
   // All of whose inputs are float tensors.
@@ -67,10 +103,32 @@ class Lowering {
     Node fused = TandemNode(node, op_type);
     for (ValueId input : inputs) fused.inputs.push_back(AsFloat32(input));
     fused.attributes = std::move(attributes);
-    const ValueId made = Float32Result(node);
-    fused.outputs = {made};
-    graph_.nodes.push_back(std::move(fused));
-    CastTo(node.outputs.front(), made);
+    AppendFloat(std::move(fused), {node.outputs.front()});
+  }
+
+  void AddMatrix(Node& node, const Matrix& matrix) {
+    node.matrices.push_back(graph_.matrices.size());
+    graph_.matrices.push_back(matrix);
+  }
+
+  bool Quantizes(const MatrixUse& use) const {
+    if (!use.matrix.scales || activations_ == Activations::kF32) return false;
+    return activations_ == Activations::kInt8 || use.accuracy_level == kInt8AccuracyLevel;
+  }
+
+  // Appends a node whose first outputs are `results`, made in f32; those of another type are cast
+  // from it. Tandem's nodes that read them read the f32.
+  void AppendFloat(Node node, const std::vector<ValueId>& results) {
+    node.outputs.resize(std::max(node.outputs.size(), results.size()), kNoValue);
+    for (size_t i = 0; i < results.size(); ++i) node.outputs[i] = Float32Result(results[i]);
+    const std::vector<ValueId> made(node.outputs.begin(),
+                                    node.outputs.begin() + std::ssize(results));
+    graph_.nodes.push_back(std::move(node));
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (made[i] == results[i]) continue;
+      AppendCast(made[i], results[i]);
+      as_float32_[results[i]] = made[i];
+    }
   }
 
   static Node TandemNode(const Node& replaced, const std::string& op_type) {
@@ -81,15 +139,10 @@ class Lowering {
     return node;
   }
 
-  // What to make in f32 in place of the node's result: itself, or what CastTo will cast.
-  ValueId Float32Result(const Node& node) {
-    const ValueId result = node.outputs.front();
+  // What to make in f32 in place of a result: itself, or what is cast to it.
+  ValueId Float32Result(ValueId result) {
     if (graph_[result].type == DataType::kFloat32) return result;
     return NewValue(result, "/f32", DataType::kFloat32);
-  }
-
-  void CastTo(ValueId result, ValueId made) {
-    if (made != result) AppendCast(made, result);
   }
 
   // `value` as f32; the same Cast for all who ask.
@@ -129,12 +182,18 @@ class Lowering {
   // From the end, so that what only served a removed node goes too.
   void RemoveUnreadNodes() {
     std::vector<bool> is_read(graph_.values.size());
+    std::vector<bool> is_made(
+        graph_.values.size());  // by a later node, which takes another's place
     for (ValueId value : graph_.outputs) is_read[value] = true;
     std::vector<Node> kept;
     for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
-      const bool is_needed = std::any_of(node->outputs.begin(), node->outputs.end(),
-                                         [&](ValueId v) { return v != kNoValue && is_read[v]; });
+      const bool is_needed =
+          std::any_of(node->outputs.begin(), node->outputs.end(),
+                      [&](ValueId v) { return v != kNoValue && is_read[v] && !is_made[v]; });
       if (!is_needed) continue;
+      for (ValueId value : node->outputs) {
+        if (value != kNoValue) is_made[value] = true;
+      }
       for (const auto* reads : {&node->inputs, &node->captures}) {
         for (ValueId value : *reads) {
           if (value != kNoValue) is_read[value] = true;
@@ -164,10 +223,11 @@ LoweredNodes::LoweredNodes(const Graph& graph, const GraphIndex& index, bool has
     : lowered_(graph.nodes.size()) {
   if (!has_shared_ops) return;
   const MatrixPatterns patterns(graph);
+  const Walker walker(graph, index);
   // Readers come after what they read, so their verdict is there first when walking backwards.
   for (NodeId id = static_cast<NodeId>(graph.nodes.size()); id-- > 0;) {
     const Node& node = graph.nodes[id];
-    if (patterns.Match(node)) {
+    if (patterns.Match(node) || MatchGroupQueryAttention(walker, node)) {
       lowered_[id] = true;
       continue;
     }

@@ -39,8 +39,8 @@ Digest NodeSignature(const Graph& graph, const Node& node) {
   DigestBuilder digest;
   digest.Add(node.domain).Add(node.op_type);
   for (const Attribute& attribute : node.attributes) AddAttribute(digest, attribute);
-  if (node.matrix) {
-    digest.Add(graph.matrices[*node.matrix].n).Add(graph.matrices[*node.matrix].k);
+  for (size_t matrix : node.matrices) {
+    digest.Add(graph.matrices[matrix].n).Add(graph.matrices[matrix].k);
   }
   for (ValueId value : node.inputs) AddValue(digest, graph, value);
   for (ValueId value : node.outputs) AddValue(digest, graph, value);

@@ -149,16 +149,22 @@ ProtoWriter NodeMessage(const Graph& graph, const Node& node) {
     return value == kNoValue ? std::string_view() : std::string_view(graph[value].name);
   };
   for (ValueId value : node.inputs) proto.Bytes(NodeProto::kInput, name_of(value));
-  if (node.matrix) proto.Bytes(NodeProto::kInput, kSlotsInput);
+  if (!node.matrices.empty()) proto.Bytes(NodeProto::kInput, kSlotsInput);
+  if (FindAttribute(node, "cache") != nullptr) proto.Bytes(NodeProto::kInput, kCachesInput);
   for (ValueId value : node.outputs) proto.Bytes(NodeProto::kOutput, name_of(value));
   proto.Bytes(NodeProto::kName, node.name);
   proto.Bytes(NodeProto::kOpType, node.op_type);
   for (const Attribute& attribute : node.attributes) WriteAttribute(proto, attribute);
-  if (node.matrix) {
-    const Matrix& matrix = graph.matrices[*node.matrix];
-    WriteAttribute(proto, {"argument", static_cast<int64_t>(*node.matrix)});
-    WriteAttribute(proto, {"n", matrix.n});
-    WriteAttribute(proto, {"k", matrix.k});
+  if (!node.matrices.empty()) {
+    const Matrix& first = graph.matrices[node.matrices.front()];
+    WriteAttribute(proto, {"argument", static_cast<int64_t>(node.matrices.front())});
+    WriteAttribute(proto, {"n", first.n});
+    WriteAttribute(proto, {"k", first.k});
+    std::vector<int64_t> more;
+    for (size_t i = 1; i < node.matrices.size(); ++i) {
+      more.push_back(graph.matrices[node.matrices[i]].n);
+    }
+    if (!more.empty()) WriteAttribute(proto, {"more_n", std::move(more)});
   }
   proto.Bytes(NodeProto::kDomain, node.domain);
   return proto;
@@ -241,6 +247,11 @@ Topology WriteTopology(const Graph& graph, const std::vector<WeightPlace>& place
   if (!graph.matrices.empty()) {
     add_input(std::string(kSlotsInput), DataType::kInt32,
               Shape{static_cast<int64_t>(graph.matrices.size())});
+  }
+
+  if (graph.caches > 0) {
+    const size_t elements = graph.caches * kAddressElements;
+    add_input(std::string(kCachesInput), DataType::kInt32, Shape{static_cast<int64_t>(elements)});
   }
 
   ProtoWriter model;

@@ -49,6 +49,10 @@ class ProgramWriter {
                                {"request", call.request},
                                {"inputs", call.inputs},
                                {"outputs", call.outputs}});
+      for (const Program::Call::Cache& cache : call.caches) {
+        json["calls"].back()["caches"].push_back(
+            {CacheValue(cache.past), CacheValue(cache.present)});
+      }
     }
     for (const Program::Constant& constant : program_->constants) {
       json["constants"].push_back(
@@ -100,6 +104,10 @@ class ProgramWriter {
             {"outputs", source.outputs},
             {"constants", function.constants},
             {"is_compact", source.is_compact}};
+  }
+
+  static Json CacheValue(size_t value) {
+    return value == Program::Call::Cache::kNone ? Json() : Json(value);
   }
 
   static Json ValueJson(const Program::Value& value) {
@@ -318,8 +326,17 @@ class ProgramReader {
     call.inputs = Positions(json.at("inputs"), program_.values.size(), "a call's inputs");
     call.outputs = Positions(json.at("outputs"), program_.values.size(), "a call's outputs");
     const Function& function = *program_.functions[call.function].function;
-    Require(call.inputs.size() == function.inputs().size(), "the number of a call's inputs");
+    const size_t cache_inputs = List(json, "caches").empty() ? 0 : 1;
+    Require(call.inputs.size() + cache_inputs == function.inputs().size(),
+            "the number of a call's inputs");
     Require(call.outputs.size() == function.outputs().size(), "the number of a call's outputs");
+    for (const Json& cache : List(json, "caches")) {
+      const auto value = [&](const Json& entry) {
+        return entry.is_null() ? Program::Call::Cache::kNone
+                               : Position(entry, program_.values.size(), "a cache");
+      };
+      call.caches.push_back({value(cache.at(0)), value(cache.at(1))});
+    }
     return call;
   }
 

@@ -16,6 +16,9 @@ std::vector<Lifetime> Lifetimes(const Program& program) {
   for (size_t call = 0; call < program.calls.size(); ++call) {
     for (size_t value : program.calls[call].outputs) lifetimes[value] = {call, call};
     for (size_t value : program.calls[call].inputs) lifetimes[value].last_read = call;
+    for (const auto& cache : program.calls[call].caches) {
+      if (cache.past != Program::Call::Cache::kNone) lifetimes[cache.past].last_read = call;
+    }
   }
   return lifetimes;
 }

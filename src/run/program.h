@@ -55,6 +55,15 @@ struct Program {
     size_t request = 0;
     std::vector<size_t> inputs;
     std::vector<size_t> outputs;
+
+    // Keys or values of an attention. They are the function's last input, as addresses
+    // (device/kv_cache.h).
+    struct Cache {
+      static constexpr size_t kNone = SIZE_MAX;
+      size_t past = kNone;
+      size_t present = kNone;  // kNone: not kept
+    };
+    std::vector<Cache> caches;
   };
 
   // Why a constant is held by OpenVINO itself.

@@ -80,6 +80,7 @@ class ProgramBuilder {
     for (ValueId id : function.inputs) source->inputs.push_back(function[id].name);
     for (ValueId id : function.outputs) source->outputs.push_back(function[id].name);
     if (!function.matrices.empty()) source->inputs.emplace_back(kSlotsInput);
+    if (function.caches > 0) source->inputs.emplace_back(kCachesInput);
     source->is_compact = is_folded_;
 
     std::vector<Program::Constant> constants;
@@ -128,12 +129,15 @@ class ProgramBuilder {
   void HoldMultipliedWeights(const CallGraph& calls) {
     for (const FunctionCall& call : calls.calls) {
       for (const Node& node : calls.functions[call.function].nodes) {
-        if (node.matrix && node.op_type == "SharedMatMul") {
-          multiplied_.push_back(forms_.Packed(call.matrices[*node.matrix]));
+        if (node.op_type != "SharedMatMul") continue;
+        for (size_t matrix : node.matrices) {
+          multiplied_.push_back(forms_.Packed(call.matrices[matrix]));
         }
       }
     }
   }
+
+  static constexpr size_t kNone = Program::Call::Cache::kNone;
 
   void AddCall(const Graph& function, const FunctionCall& call, size_t run) {
     const Function& compiled = *program_.functions[call.function].function;
@@ -147,6 +151,10 @@ class ProgramBuilder {
     if (!function.matrices.empty()) added.inputs.push_back(AddSlots(function, call));
     for (size_t i = 0; i < call.outputs.size(); ++i) {
       added.outputs.push_back(AddOutput(call.outputs[i], ports[i]));
+    }
+    for (const FunctionCall::Cache& cache : call.caches) {
+      added.caches.push_back({cache.past == kNoValue ? kNone : AddInput(cache.past),
+                              cache.present == kNoValue ? kNone : AddCache(cache.present)});
     }
     program_.calls.push_back(std::move(added));
   }
@@ -167,15 +175,27 @@ class ProgramBuilder {
     Program::Value slots{.kind = Program::ValueKind::kConstant, .is_slots = true};
     slots.weights.resize(call.matrices.size());
     for (const Node& node : function.nodes) {
-      if (!node.matrix) continue;
-      const Matrix& matrix = call.matrices[*node.matrix];
-      const WeightHandle handle =
-          node.op_type == "SharedMatMul" ? forms_.Packed(matrix) : forms_.Rows(matrix);
-      slots.weights[*node.matrix] = program_.AddWeight(matrix.codes->name, handle);
+      for (size_t position : node.matrices) {
+        const Matrix& matrix = call.matrices[position];
+        const WeightHandle handle =
+            node.op_type == "SharedMatMul" ? forms_.Packed(matrix) : forms_.Rows(matrix);
+        slots.weights[position] = program_.AddWeight(matrix.codes->name, handle);
+      }
     }
     slots.constant = SlotNumbers(program_, slots.weights);
     program_.values.push_back(std::move(slots));
     return program_.values.size() - 1;
+  }
+
+  size_t AddCache(ValueId id) {
+    Program::Value fresh;
+    const size_t place = ValueOf(id, fresh);
+    Program::Value& value = program_.values[place];
+    value.type = graph_[id].type;
+    // Whatever the model says: the attention asks for it when it runs.
+    value.shape = Shape(graph_[id].shape->size(), -1);
+    if (value.kind == Program::ValueKind::kOutput) program_.outputs[value.index].shape = value.shape;
+    return place;
   }
 
   size_t AddOutput(ValueId id, const Port& port) {

@@ -44,6 +44,7 @@ uint64_t ProgramRequest::buffer_bytes() const {
 void ProgramRequest::Run(RunTensors& tensors) {
   inputs_.clear();
   late_outputs_.clear();
+  scratch_.clear();
   for (size_t i = 0; i < program_->inputs.size(); ++i) inputs_.push_back(tensors.Input(i));
   for (size_t i = 0; i < current_.size(); ++i) {
     const Program::Value& value = program_->values[i];
@@ -81,6 +82,26 @@ bool ProgramRequest::MayWriteInPlace(size_t output, const Tensor& tensor) const 
   return true;
 }
 
+// Asks the request for memory when the attention knows how much.
+class ProgramRequest::CallCache final : public KvCache {
+ public:
+  CallCache(ProgramRequest& request, const Program::Call::Cache& values, RunTensors& tensors)
+      : request_(request), values_(values), tensors_(tensors) {}
+
+  Tensor Past() override {
+    return values_.past == Program::Call::Cache::kNone ? Tensor{} : request_.current_[values_.past];
+  }
+
+  Tensor Present(const Shape& shape) override {
+    return request_.CacheMemory(values_, shape, tensors_);
+  }
+
+ private:
+  ProgramRequest& request_;
+  const Program::Call::Cache& values_;
+  RunTensors& tensors_;
+};
+
 void ProgramRequest::RunCall(const Program::Call& call, RunTensors& tensors) {
   Request& request = *requests_[call.function][call.request];
   for (size_t i = 0; i < call.inputs.size(); ++i) request.SetInput(i, current_[call.inputs[i]]);
@@ -89,12 +110,49 @@ void ProgramRequest::RunCall(const Program::Call& call, RunTensors& tensors) {
       request.SetOutput(i, current_[call.outputs[i]]);
     }
   }
+  std::vector<CallCache> caches;
+  caches.reserve(call.caches.size());
+  cache_addresses_.clear();
+  for (const Program::Call::Cache& values : call.caches) {
+    cache_addresses_.push_back(&caches.emplace_back(*this, values, tensors));
+  }
+  if (!caches.empty()) {
+    const auto elements = static_cast<int64_t>(caches.size() * kAddressElements);
+    auto* addresses = reinterpret_cast<std::byte*>(cache_addresses_.data());
+    request.SetInput(call.inputs.size(), {DataType::kInt32, {elements}, addresses, nullptr});
+  }
   request.Run();
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (!IsStatic(program_->values[call.outputs[i]].shape)) {
       TakeResult(call.outputs[i], request.Output(i), tensors);
     }
   }
+}
+
+Tensor ProgramRequest::CacheMemory(const Program::Call::Cache& cache, const Shape& shape,
+                                   RunTensors& tensors) {
+  constexpr size_t kNone = Program::Call::Cache::kNone;
+  const Program::Value* present =
+      cache.present == kNone ? nullptr : &program_->values[cache.present];
+  if (present == nullptr || present->kind != Program::ValueKind::kOutput) {
+    const DataType type = present != nullptr    ? present->type
+                          : cache.past != kNone ? current_[cache.past].type
+                                                : DataType::kFloat32;
+    return scratch_.emplace_back(AllocateTensor(type, shape));
+  }
+  Tensor tensor = tensors.Output(present->index, shape);
+  for (const Tensor& input : inputs_) {
+    if (!Overlap(input, tensor)) continue;
+    // Only the past itself is changed in place, when it has room for the new rows.
+    const bool is_past = cache.past != kNone && input.data == tensor.data &&
+                         input.data == current_[cache.past].data && input.shape == shape;
+    if (is_past) continue;
+    const Tensor apart = AllocateTensor(present->type, shape);
+    late_outputs_.push_back({tensor, apart});
+    tensor = apart;
+    break;
+  }
+  return current_[cache.present] = tensor;
 }
 
 void ProgramRequest::TakeResult(size_t value, const Tensor& result, RunTensors& tensors) {

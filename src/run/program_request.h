@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "device/kv_cache.h"
 #include "run/program.h"
 
 namespace tandem {
@@ -41,6 +42,10 @@ class ProgramRequest {
     Tensor result;
   };
 
+  // One of the caches of a call.
+  class CallCache;
+
+  Tensor CacheMemory(const Program::Call::Cache& cache, const Shape& shape, RunTensors& tensors);
   void BindStaticOutputs(RunTensors& tensors);
   bool MayWriteInPlace(size_t output, const Tensor& tensor) const;
   void RunCall(const Program::Call& call, RunTensors& tensors);
@@ -52,6 +57,8 @@ class ProgramRequest {
   std::vector<Tensor> current_;  // by value: where it is in this run
   std::vector<Tensor> inputs_;   // by input
   std::vector<LateOutput> late_outputs_;
+  std::vector<KvCache*> cache_addresses_;  // of the call that runs
+  std::vector<Tensor> scratch_;            // of this run: caches that nobody keeps
 };
 
 }  // namespace tandem

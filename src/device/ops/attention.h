@@ -1,23 +1,51 @@
 #pragma once
 
 #include <openvino/op/op.hpp>
+#include <string>
+#include <vector>
+
+#include "device/kv_cache.h"
 
 namespace tandem {
 
-// Scaled dot-product attention in f32, on the kernels of src/kernels:
+// What an input of Attention is; the numbers are those of topologies (graph/attention_ports.h).
+// Shapes: b batches, s tokens, n heads of queries, m of keys and values, t rows of keys, d elements
+// of a head. All f32 but the last three, i32.
+enum class AttentionInput : int64_t {
+  kQuery,    // [b, n, s, d], or [b, s, n * d]; [b, s, (n + 2 m) * d] with keys and values behind
+  kKey,      // [b, m, s, d], or [b, s, m * d]
+  kValue,    // likewise
+  kBias,     // broadcast to [b, n, s, t]
+  kCos,      // of the rotary embedding of queries and keys: [.., d] broadcast to [b, 1, s, d], or
+  kSin,      //   with kLast, a table [positions, pairs]
+  kLast,     // [b]: where the keys end, as their number less one. Queries are then causal
+  kTotal,    // one element: the largest number of keys
+  kAddress,  // addresses of KvCaches
+};
+
+struct AttentionSettings {
+  std::vector<int64_t> inputs;  // what each input is, as AttentionInput
+  float scale = 1;
+  int64_t heads = 0;  // n and m; 0: as q and k say, of rank 4
+  int64_t kv_heads = 0;
+  bool merges_heads = false;    // the result is [b, s, n * d] instead of [b, n, s, d]
+  bool is_interleaved = false;  // of the rotary embedding by table
+  int64_t cache = -1;           // position of the keys' cache among the addresses; values are next
+};
+
+// Scaled dot-product attention on the kernels of src/kernels: softmax(scale * q k^T + bias) v.
 //
-//   q [b, n, s, d], k and v [b, m, t, d], bias, if there is one, broadcast to [b, n, s, t]
-//   -> [b, n, s, d] = softmax(scale * q k^T + bias) v
-//
-// n is a multiple of m: each head of k and v serves n / m heads of q, in order. m may differ
-// between k and v.
+// n is a multiple of m: each head of k and v serves n / m heads of q, in order. With caches, the
+// new keys (rotated) and values are put behind the past ones, and all are attended to. With kLast
+// and kTotal it is com.microsoft.GroupQueryAttention
+// (https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md): the new rows end
+// where kLast says, inside of a cache of max(past rows, total) rows.
 class Attention : public ov::op::Op {
  public:
   OPENVINO_OP("Attention", "tandem")
 
   Attention() = default;
-  // q, k, v and perhaps bias.
-  Attention(const ov::OutputVector& inputs, float scale);
+  Attention(const ov::OutputVector& inputs, AttentionSettings settings);
 
   bool visit_attributes(ov::AttributeVisitor& visitor) override;
   void validate_and_infer_types() override;
@@ -26,7 +54,10 @@ class Attention : public ov::op::Op {
   bool has_evaluate() const override { return true; }
 
  private:
-  float scale_ = 1;
+  // Position of an input; -1 when it is left out.
+  int64_t Find(AttentionInput input) const;
+
+  AttentionSettings settings_;
 };
 
 }  // namespace tandem

@@ -7,8 +7,10 @@ namespace tandem {
 
 BroadcastRows::BroadcastRows(const ov::Node& op, const ov::Tensor& tensor, const ov::Shape& shape)
     : data_(tensor.data<const float>()) {
-  const ov::Shape& own = tensor.get_shape();
-  bool fits = own.size() <= shape.size() && own.back() == shape.back();
+  ov::Shape own = tensor.get_shape();
+  if (own.empty()) own.push_back(1);
+  if (own.back() != shape.back()) step_ = 0;
+  bool fits = own.size() <= shape.size() && (own.back() == shape.back() || own.back() == 1);
   uint64_t stride = own.back();
   for (size_t i = 1; fits && i < shape.size(); ++i) {
     const uint64_t size = i < own.size() ? own[own.size() - 1 - i] : 1;

@@ -7,7 +7,8 @@
 namespace tandem {
 
 // The rows (along the last axis) of an f32 tensor as they repeat over a larger shape
-// (https://numpy.org/doc/stable/user/basics.broadcasting.html). Borrows the tensor's memory.
+// (https://numpy.org/doc/stable/user/basics.broadcasting.html). Rows of one element are single
+// numbers. Borrows the tensor's memory.
 class BroadcastRows {
  public:
   // Throws Error(kInvalidArgument), naming `op`, when the tensor does not broadcast to `shape`.
@@ -15,6 +16,9 @@ class BroadcastRows {
 
   // Row `row` of all rows of the larger shape.
   const float* Row(uint64_t row) const;
+
+  // From one element of a row to the next: 1, or 0 for a single number.
+  uint64_t step() const { return step_; }
 
   // From one row to the next along the last axis but one; 0 where it repeats. In elements.
   uint64_t stride() const { return axes_.front().stride; }
@@ -26,6 +30,7 @@ class BroadcastRows {
   };
 
   const float* data_;
+  uint64_t step_ = 1;
   std::vector<Axis> axes_;  // all but the last, from the end
 };
 

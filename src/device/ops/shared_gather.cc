@@ -29,7 +29,7 @@ SharedGather::SharedGather(const ov::Output<ov::Node>& indices, const ov::Output
 }
 
 void SharedGather::validate_and_infer_types() {
-  ValidateSlots();
+  ValidateSlots(1);
   const ov::element::Type type = get_input_element_type(0);
   NODE_VALIDATION_CHECK(this, type == ov::element::i32 || type == ov::element::i64,
                         "expected indices of i32 or i64, found ", type);
@@ -44,7 +44,7 @@ std::shared_ptr<ov::Node> SharedGather::clone_with_new_inputs(
 }
 
 bool SharedGather::evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const {
-  const WeightForm& form = Weight(inputs[1]);
+  const WeightForm& form = Weight(inputs[1], 0, n_);
   const ov::Tensor& indices = inputs[0];
   ov::Shape shape = indices.get_shape();
   shape.push_back(static_cast<size_t>(k_));

@@ -1,6 +1,11 @@
 #include "device/ops/shared_matmul.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "base/error.h"
+#include "base/strings.h"
+#include "device/ops/broadcast.h"
 #include "device/parallel.h"
 #include "kernels/kernels.h"
 
@@ -11,64 +16,236 @@ namespace {
 constexpr uint64_t kSerialMacs = 200'000;
 constexpr uint64_t kSerialElements = 16 * 1024;  // to quantize
 
+const Kernels& ActiveKernels() {
+  static const Kernels& kernels = KernelsFor(ActiveIsa());
+  return kernels;
+}
+
+bool IsQuantized(const PackedMatrix& w) {
+  return w.layout() == Layout::kU4 || w.layout() == Layout::kU8;
+}
+
+// Codes of x serve all matrices whose blocks are the same.
+bool SharesCodes(const PackedMatrix& a, const PackedMatrix& b) {
+  return IsQuantized(a) && IsQuantized(b) && a.block_k() == b.block_k();
+}
+
+ov::Shape BroadcastShape(const ov::Node& op, const ov::Shape& a, const ov::Shape& b) {
+  ov::PartialShape both = a;
+  if (!ov::PartialShape::broadcast_merge_into(both, b, ov::op::AutoBroadcastType::NUMPY)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                Concat(op.get_friendly_name(), ": ", a, " and ", b, " do not broadcast"));
+  }
+  return both.to_shape();
+}
+
+// One of the products while it is computed: y [rows][n] = x * w + addends.
+struct Product {
+  const PackedMatrix* w = nullptr;
+  const QuantizedRows* codes = nullptr;  // null: x in f32
+  std::vector<BroadcastRows> addends;
+  float* y = nullptr;
+
+  void Compute(const float* x, uint64_t rows, uint64_t first, uint64_t last) const {
+    if (codes != nullptr) {
+      ActiveKernels().matmul_int8(*w, *codes, y, first, last);
+    } else {
+      ActiveKernels().matmul(*w, x, rows, y, first, last);
+    }
+    if (addends.empty()) return;
+    const uint64_t begin = first * kPanelOutputs;
+    const uint64_t end = std::min(last * kPanelOutputs, w->n());
+    for (const BroadcastRows& addend : addends) {
+      for (uint64_t row = 0; row < rows; ++row) {
+        const float* from = addend.Row(row);
+        float* to = y + row * w->n();
+        if (addend.step() == 0) {
+          for (uint64_t i = begin; i < end; ++i) to[i] += *from;
+        } else {
+          for (uint64_t i = begin; i < end; ++i) to[i] += from[i];
+        }
+      }
+    }
+  }
+};
+
 }  // namespace
 
-SharedMatMul::SharedMatMul(const ov::Output<ov::Node>& x, const ov::Output<ov::Node>& slots,
-                           int64_t argument, int64_t n, int64_t k, bool int8)
-    : SharedOp({x, slots}, argument, n, k), int8_(int8) {
+SharedMatMul::SharedMatMul(const ov::OutputVector& inputs, int64_t argument, int64_t n, int64_t k,
+                           std::vector<int64_t> more_n, bool int8, MatMulEpilogue epilogue)
+    : SharedOp(inputs, argument, n, k),
+      more_n_(std::move(more_n)),
+      int8_(int8),
+      epilogue_(std::move(epilogue)) {
   constructor_validate_and_infer_types();
 }
 
 bool SharedMatMul::visit_attributes(ov::AttributeVisitor& visitor) {
+  visitor.on_attribute("more_n", more_n_);
   visitor.on_attribute("int8", int8_);
+  visitor.on_attribute("addends", epilogue_.addends);
+  visitor.on_attribute("gate", epilogue_.gate);
   return SharedOp::visit_attributes(visitor);
 }
 
 void SharedMatMul::validate_and_infer_types() {
-  ValidateSlots();
+  const auto products = static_cast<int64_t>(more_n_.size()) + 1;
+  NODE_VALIDATION_CHECK(this, get_input_size() == epilogue_.addends.size() + 2, "expected x, ",
+                        epilogue_.addends.size(), " addends and slots, found ", get_input_size(),
+                        " inputs");
+  ValidateSlots(products);
   NODE_VALIDATION_CHECK(this, get_input_element_type(0) == ov::element::f32,
                         "expected x of f32, found ", get_input_element_type(0));
-  ov::PartialShape shape = get_input_partial_shape(0);
-  NODE_VALIDATION_CHECK(this,
-                        shape.rank().is_static() && shape.size() > 0 &&
-                            shape[shape.size() - 1].compatible(ov::Dimension(k_)),
-                        "expected x [..., ", k_, "], found ", shape);
-  shape[shape.size() - 1] = n_;
-  set_output_type(0, ov::element::f32, shape);
+  const ov::PartialShape& x = get_input_partial_shape(0);
+  NODE_VALIDATION_CHECK(
+      this, x.rank().is_static() && x.size() > 0 && x[x.size() - 1].compatible(ov::Dimension(k_)),
+      "expected x [..., ", k_, "], found ", x);
+  std::vector<ov::PartialShape> shapes(static_cast<size_t>(products), x);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    ov::PartialShape& shape = shapes[i];
+    shape[shape.size() - 1] = i == 0 ? n_ : more_n_[i - 1];
+  }
+  for (size_t i = 0; i < epilogue_.addends.size(); ++i) {
+    const int64_t product = epilogue_.addends[i];
+    NODE_VALIDATION_CHECK(this, product >= 0 && product < products, "addend to product ", product);
+    ov::PartialShape& shape = shapes[static_cast<size_t>(product)];
+    const ov::PartialShape& addend = get_input_partial_shape(i + 1);
+    NODE_VALIDATION_CHECK(
+        this,
+        get_input_element_type(i + 1) == ov::element::f32 && addend.rank().is_static() &&
+            ov::PartialShape::broadcast_merge_into(shape, addend, ov::op::AutoBroadcastType::NUMPY),
+        "expected an f32 addend that fits ", shape, ", found ", addend);
+  }
+  const bool is_gated = !epilogue_.gate.empty();
+  if (is_gated) {
+    NODE_VALIDATION_CHECK(this, epilogue_.gate == "silu", "unknown gate '", epilogue_.gate, "'");
+    NODE_VALIDATION_CHECK(this, products == 2 && more_n_[0] == n_ && shapes[0] == shapes[1],
+                          "a gate takes two products of one shape");
+    shapes.pop_back();
+  }
+  set_output_size(shapes.size());
+  for (size_t i = 0; i < shapes.size(); ++i) set_output_type(i, ov::element::f32, shapes[i]);
 }
 
 std::shared_ptr<ov::Node> SharedMatMul::clone_with_new_inputs(
     const ov::OutputVector& inputs) const {
-  return std::make_shared<SharedMatMul>(inputs.at(0), inputs.at(1), argument_, n_, k_, int8_);
+  return std::make_shared<SharedMatMul>(inputs, argument_, n_, k_, more_n_, int8_, epilogue_);
 }
 
 bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const {
-  static const Kernels& kernels = KernelsFor(ActiveIsa());
-  const WeightForm& form = Weight(inputs[1]);
-  if (!form.packed) throw Error(ErrorCode::kInternal, get_friendly_name() + ": weight not packed");
-  const PackedMatrix& w = *form.packed;
+  const ov::Tensor& x = inputs.front();
+  const ov::Shape& x_shape = x.get_shape();
+  const auto k = static_cast<uint64_t>(k_);
+  const uint64_t rows = x.get_size() / k;
+  const auto* x_data = x.data<const float>();
+  const bool is_gated = !epilogue_.gate.empty();
 
-  ov::Shape shape = inputs[0].get_shape();
-  shape.back() = w.n();
-  outputs[0].set_shape(shape);
-  const uint64_t rows = inputs[0].get_size() / w.k();
-  const auto* x = inputs[0].data<const float>();
-  auto* y = outputs[0].data<float>();
-  const uint64_t macs_of_panel = rows * w.k() * kPanelOutputs;
-  const uint64_t grain = CeilDivide(kSerialMacs, std::max<uint64_t>(1, macs_of_panel));
-  if (!int8_ || (w.layout() != Layout::kU4 && w.layout() != Layout::kU8)) {
-    ParallelRanges(w.panels(), grain, [&](uint64_t first, uint64_t last) {
-      kernels.matmul(w, x, rows, y, first, last);
-    });
-    return true;
+  std::vector<Product> products(more_n_.size() + 1);
+  std::vector<ov::Shape> shapes(products.size(), x_shape);
+  uint64_t panels = 0;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const int64_t n = i == 0 ? n_ : more_n_[i - 1];
+    const WeightForm& form = Weight(inputs.back(), static_cast<int64_t>(i), n);
+    if (!form.packed) {
+      throw Error(ErrorCode::kInternal, get_friendly_name() + ": weight not packed");
+    }
+    products[i].w = &*form.packed;
+    shapes[i].back() = form.packed->n();
+    if (i == 0 || !is_gated) panels += form.packed->panels();
   }
-  QuantizedRows codes(w, rows);
-  ParallelRanges(rows, CeilDivide(kSerialElements, w.k()),
-                 [&](uint64_t first, uint64_t last) { kernels.quantize(x, codes, first, last); });
-  ParallelRanges(w.panels(), grain, [&](uint64_t first, uint64_t last) {
-    kernels.matmul_int8(w, codes, y, first, last);
+
+  // An addend may be larger than its product, which then repeats over it.
+  std::vector<ov::Shape> results = shapes;
+  for (size_t i = 0; i < epilogue_.addends.size(); ++i) {
+    ov::Shape& result = results[static_cast<size_t>(epilogue_.addends[i])];
+    result = BroadcastShape(*this, result, inputs[i + 1].get_shape());
+  }
+  std::vector<std::unique_ptr<float[]>> apart(products.size());
+  for (size_t i = 0; i < products.size(); ++i) {
+    const bool is_result = i == 0 || !is_gated;
+    if (is_result) outputs[i].set_shape(results[i]);
+    if (is_result && results[i] == shapes[i]) {
+      products[i].y = outputs[i].data<float>();
+    } else {
+      apart[i] = std::make_unique_for_overwrite<float[]>(rows * products[i].w->n());
+      products[i].y = apart[i].get();
+    }
+  }
+  for (size_t i = 0; i < epilogue_.addends.size(); ++i) {
+    const auto product = static_cast<size_t>(epilogue_.addends[i]);
+    if (results[product] != shapes[product]) continue;
+    products[product].addends.emplace_back(*this, inputs[i + 1], shapes[product]);
+  }
+
+  std::vector<std::unique_ptr<QuantizedRows>> codes;
+  if (int8_) {
+    for (size_t i = 0; i < products.size(); ++i) {
+      Product& product = products[i];
+      if (!IsQuantized(*product.w)) continue;
+      if (i > 0 && SharesCodes(*products[i - 1].w, *product.w)) {
+        product.codes = products[i - 1].codes;
+        continue;
+      }
+      codes.push_back(std::make_unique<QuantizedRows>(*product.w, rows));
+      QuantizedRows& made = *codes.back();
+      product.codes = &made;
+      ParallelRanges(rows, CeilDivide(kSerialElements, k), [&](uint64_t first, uint64_t last) {
+        ActiveKernels().quantize(x_data, made, first, last);
+      });
+    }
+  }
+
+  const uint64_t macs_of_panel = rows * k * kPanelOutputs * (is_gated ? 2 : 1);
+  const uint64_t grain = CeilDivide(kSerialMacs, std::max<uint64_t>(1, macs_of_panel));
+  ParallelRanges(panels, grain, [&](uint64_t first, uint64_t last) {
+    if (is_gated) {
+      // Panel by panel: what was computed is still in the cache.
+      const uint64_t n = products[0].w->n();
+      for (uint64_t panel = first; panel < last; ++panel) {
+        for (const Product& product : products) product.Compute(x_data, rows, panel, panel + 1);
+        const uint64_t begin = panel * kPanelOutputs;
+        const uint64_t count = std::min(kPanelOutputs, n - begin);
+        for (uint64_t row = 0; row < rows; ++row) {
+          const uint64_t at = row * n + begin;
+          ActiveKernels().silu_gate(products[0].y + at, products[1].y + at, count);
+        }
+      }
+      return;
+    }
+    // The panels of all products are counted through.
+    uint64_t base = 0;
+    for (const Product& product : products) {
+      const uint64_t end = base + product.w->panels();
+      const uint64_t from = std::max(first, base);
+      const uint64_t to = std::min(last, end);
+      if (from < to) product.Compute(x_data, rows, from - base, to - base);
+      base = end;
+    }
   });
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (results[i] != shapes[i]) AddRepeated(i, products[i].y, shapes[i], outputs[i], inputs);
+  }
   return true;
+}
+
+void SharedMatMul::AddRepeated(size_t product, const float* y, const ov::Shape& shape,
+                               ov::Tensor& output, const ov::TensorVector& inputs) const {
+  const ov::Tensor computed(ov::element::f32, shape, const_cast<float*>(y));
+  const ov::Shape& result = output.get_shape();
+  std::vector<BroadcastRows> terms{BroadcastRows(*this, computed, result)};
+  for (size_t i = 0; i < epilogue_.addends.size(); ++i) {
+    if (static_cast<size_t>(epilogue_.addends[i]) != product) continue;
+    terms.emplace_back(*this, inputs[i + 1], result);
+  }
+  const uint64_t n = result.back();
+  auto* out = output.data<float>();
+  std::fill_n(out, output.get_size(), 0.0F);
+  for (uint64_t row = 0; row < output.get_size() / n; ++row, out += n) {
+    for (const BroadcastRows& term : terms) {
+      const float* from = term.Row(row);
+      for (uint64_t i = 0; i < n; ++i) out[i] += from[i * term.step()];
+    }
+  }
 }
 
 }  // namespace tandem

@@ -1,18 +1,35 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "device/ops/shared_op.h"
 
 namespace tandem {
 
-// y [..., n] = x [..., k] times the packed weight in its slot; f32, on the kernels of src/kernels.
-// With `int8`, x is quantized to 8 bits first where the weight is (kernels/matmul_int8.h).
+// What a SharedMatMul does with its products.
+struct MatMulEpilogue {
+  // Inputs between x and the slots: addend i is added to product addends[i] before anything else.
+  std::vector<int64_t> addends;
+  // "" or "silu": the only result is then silu(product 0) * product 1 (kernels/row_ops.h).
+  std::string gate;
+};
+
+// Products of x [..., k] with packed weights, f32, on the kernels of src/kernels: one [..., n] for
+// each weight. They read the same x, so it is quantized once, and the threads meet once.
+//
+//   x, addends, slots -> products, or their gated product
+//
+// An addend and its product broadcast to each other; the last dimension stays n. With `int8`, x is
+// quantized to 8 bits first where the weight is (kernels/matmul_int8.h).
 class SharedMatMul : public SharedOp {
  public:
   OPENVINO_OP("SharedMatMul", "tandem")
 
   SharedMatMul() = default;
-  SharedMatMul(const ov::Output<ov::Node>& x, const ov::Output<ov::Node>& slots, int64_t argument,
-               int64_t n, int64_t k, bool int8);
+  // `more_n`: outputs of the weights after the first, which are in the slots behind its.
+  SharedMatMul(const ov::OutputVector& inputs, int64_t argument, int64_t n, int64_t k,
+               std::vector<int64_t> more_n, bool int8, MatMulEpilogue epilogue);
 
   bool visit_attributes(ov::AttributeVisitor& visitor) override;
 
@@ -21,7 +38,13 @@ class SharedMatMul : public SharedOp {
   bool evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const override;
 
  private:
+  // output = the product `y` of `shape` and its addends, each repeated to the output's shape.
+  void AddRepeated(size_t product, const float* y, const ov::Shape& shape, ov::Tensor& output,
+                   const ov::TensorVector& inputs) const;
+
+  std::vector<int64_t> more_n_;
   bool int8_ = false;
+  MatMulEpilogue epilogue_;
 };
 
 }  // namespace tandem

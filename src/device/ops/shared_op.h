@@ -6,8 +6,9 @@
 
 namespace tandem {
 
-// What SharedMatMul and SharedGather have in common: they use a weight matrix of n outputs and k
-// inputs, found through the number in element `argument` of their last input, i32 [..] of slots.
+// What SharedMatMul and SharedGather have in common: they use weight matrices of n outputs and k
+// inputs, found through the numbers in their last input, i32 [..] of slots, from element `argument`
+// on.
 class SharedOp : public ov::op::Op {
  public:
   SharedOp() = default;
@@ -18,11 +19,11 @@ class SharedOp : public ov::op::Op {
   bool has_evaluate() const override { return true; }
 
  protected:
-  // Checks the slots' type and that `argument` is among them.
-  void ValidateSlots();
+  // Checks the slots' type and that `count` of them begin at `argument`.
+  void ValidateSlots(int64_t count);
 
-  // The weight, which must be a matrix of n x k.
-  const WeightForm& Weight(const ov::Tensor& slots) const;
+  // The weight `index`, which must be a matrix of n x k.
+  const WeightForm& Weight(const ov::Tensor& slots, int64_t index, int64_t n) const;
 
   int64_t argument_ = 0;
   int64_t n_ = 0;

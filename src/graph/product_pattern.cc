@@ -1,0 +1,127 @@
+#include "graph/product_pattern.h"
+
+#include <tuple>
+
+namespace tandem {
+
+ProductPatterns::ProductPatterns(const Walker& walker, const MatrixPatterns& matrices)
+    : walker_(walker) {
+  const Graph& graph = walker.graph();
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    const Node& node = graph.nodes[id];
+    if (auto use = matrices.Match(node)) {
+      if (use->is_gather) continue;
+      Product product{std::move(*use), {}, node.outputs.front()};
+      if (product.use.bias != kNoValue) product.addends.push_back(product.use.bias);
+      groups_[id].products.push_back(std::move(product));
+    } else if (IsOp(node, "Add")) {
+      AddTo(id);
+    } else if (IsOp(node, "Mul")) {
+      Gate(id);
+    }
+  }
+  JoinByActivation();
+}
+
+NodeId ProductPatterns::IdOf(const Node& node) const {
+  return static_cast<NodeId>(&node - walker_.graph().nodes.data());
+}
+
+const ProductGroup* ProductPatterns::Find(const Node& node) const {
+  const auto found = groups_.find(IdOf(node));
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+NodeId ProductPatterns::ProductOf(ValueId value, size_t readers) const {
+  const NodeId id = value == kNoValue ? GraphIndex::kNoNode : walker_.index().Producer(value);
+  const auto group = id == GraphIndex::kNoNode ? groups_.end() : groups_.find(id);
+  if (group == groups_.end() || !group->second.gate.empty()) return GraphIndex::kNoNode;
+  const bool is_read_elsewhere =
+      walker_.index().Consumers(value).size() != readers || walker_.index().IsGraphOutput(value);
+  return is_read_elsewhere ? GraphIndex::kNoNode : id;
+}
+
+// Of two products, the later one takes the other as an addend.
+void ProductPatterns::AddTo(NodeId add) {
+  const Node& node = walker_.graph().nodes[add];
+  if (node.inputs[0] == node.inputs[1]) return;
+  const NodeId left = ProductOf(node.inputs[0], 1);
+  const NodeId right = ProductOf(node.inputs[1], 1);
+  NodeId id = left == GraphIndex::kNoNode ? right : left;
+  if (id == GraphIndex::kNoNode) return;
+  if (right != GraphIndex::kNoNode) id = std::max(id, right);
+  const ValueId product = walker_.graph().nodes[id].outputs.front();
+  const ValueId other = Walker::Other(node, product);
+  const Shape* shape = walker_.FloatShape(product);
+  const Shape* addend = walker_.FloatShape(other);
+  const bool fits = shape != nullptr && addend != nullptr && shape->back() > 0 &&
+                    shape->back() == addend->back() && addend->size() <= shape->size();
+  if (!fits) return;
+  auto group = groups_.extract(id);
+  group.key() = add;
+  group.mapped().products.front().addends.push_back(other);
+  group.mapped().products.front().result = node.outputs.front();
+  groups_.insert(std::move(group));
+}
+
+void ProductPatterns::Gate(NodeId mul) {
+  const Node& node = walker_.graph().nodes[mul];
+  for (size_t side : {0, 1}) {
+    const Node* silu = walker_.Made(node.inputs[side], "Mul");
+    if (silu == nullptr || !walker_.IsReadOnce(node.inputs[side])) continue;
+    for (size_t inner : {0, 1}) {
+      const Node* sigmoid = walker_.Made(silu->inputs[inner], "Sigmoid");
+      const ValueId gate = silu->inputs[1 - inner];
+      if (sigmoid == nullptr || sigmoid->inputs[0] != gate ||
+          !walker_.IsReadOnce(silu->inputs[inner])) {
+        continue;
+      }
+      const NodeId gate_id = ProductOf(gate, 2);
+      const NodeId up_id = ProductOf(node.inputs[1 - side], 1);
+      if (gate_id == GraphIndex::kNoNode || up_id == GraphIndex::kNoNode) continue;
+      const Product& first = groups_[gate_id].products.front();
+      const Product& second = groups_[up_id].products.front();
+      const bool fits = first.use.activation == second.use.activation &&
+                        first.use.matrix.k == second.use.matrix.k &&
+                        first.use.matrix.n == second.use.matrix.n &&
+                        first.use.accuracy_level == second.use.accuracy_level;
+      const auto has_constant_addends = [this](const Product& product) {
+        return std::all_of(product.addends.begin(), product.addends.end(), [this](ValueId v) {
+          return walker_.graph()[v].weight && walker_.graph()[v].shape->size() == 1;
+        });
+      };
+      if (!fits || !has_constant_addends(first) || !has_constant_addends(second)) continue;
+      ProductGroup group{{first, second}, "silu", node.outputs.front()};
+      groups_.erase(gate_id);
+      groups_.erase(up_id);
+      groups_[mul] = std::move(group);
+      return;
+    }
+  }
+}
+
+void ProductPatterns::JoinByActivation() {
+  // What is added must be there when the first product is computed: constants are.
+  std::map<std::tuple<ValueId, int64_t, int64_t>, NodeId> firsts;
+  for (auto group = groups_.begin(); group != groups_.end();) {
+    const Product& product = group->second.products.front();
+    const bool can_move =
+        group->second.gate.empty() &&
+        std::all_of(product.addends.begin(), product.addends.end(),
+                    [this](ValueId v) { return walker_.graph()[v].weight != nullptr; });
+    if (!can_move) {
+      ++group;
+      continue;
+    }
+    const auto [first, is_new] = firsts.try_emplace(
+        {product.use.activation, product.use.matrix.k, product.use.accuracy_level}, group->first);
+    if (is_new) {
+      ++group;
+      continue;
+    }
+    groups_[first->second].products.push_back(product);
+    group = groups_.erase(group);
+  }
+}
+
+}  // namespace tandem

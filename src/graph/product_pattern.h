@@ -1,0 +1,54 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/matrix_pattern.h"
+#include "graph/walker.h"
+
+namespace tandem {
+
+// A product with a weight matrix and what is added to it.
+struct Product {
+  MatrixUse use;
+  std::vector<ValueId> addends;
+  ValueId result = kNoValue;  // of the last addition
+};
+
+// What one SharedMatMul computes (device/ops/shared_matmul.h), in place of several nodes.
+struct ProductGroup {
+  std::vector<Product> products;  // of one activation
+  std::string gate;               // "" or "silu": the only result is then `gated`
+  ValueId gated = kNoValue;
+};
+
+// Finds the products of a graph that can be computed together, each by the node after which
+// nothing is missing:
+//
+//   products of one activation                          the first of them
+//   Add(product, other)                                 the Add; and so on with more
+//   Mul(Mul(gate, Sigmoid(gate)), up), both products    the Mul
+//
+// A product is added to or gated only if nobody else reads it; MatMulNBits and Gemm bring a bias of
+// their own.
+class ProductPatterns {
+ public:
+  ProductPatterns(const Walker& walker, const MatrixPatterns& matrices);
+
+  // The group to compute in place of a node; null for nodes that are not the last of one.
+  const ProductGroup* Find(const Node& node) const;
+
+ private:
+  NodeId IdOf(const Node& node) const;
+  void AddTo(NodeId add);
+  void Gate(NodeId mul);
+  void JoinByActivation();
+  // The product that `value` is, if nobody but `readers` nodes reads it.
+  NodeId ProductOf(ValueId value, size_t readers) const;
+
+  const Walker& walker_;
+  std::map<NodeId, ProductGroup> groups_;  // by last node
+};
+
+}  // namespace tandem
