@@ -22,6 +22,7 @@ BuildOptions BuildOptionsFor(const EpSettings& settings) {
   }
   build.properties = PropertiesFor(settings.options, settings.device);
   build.activations = settings.options.activation_precision;
+  build.qdq_accuracy_level = settings.qdq_accuracy_level;
   build.is_self_contained = settings.context.enabled;
   return build;
 }

@@ -13,6 +13,7 @@ namespace {
 constexpr const char* kDeviceMetadata = "ov_device";
 
 // Configuration entries of a session that Tandem reads besides its own.
+constexpr const char* kQdqAccuracyLevel = "session.qdq_matmulnbits_accuracy_level";
 constexpr const char* kDataFolder = "session.model_external_initializers_file_folder_path";
 
 using Entries = std::map<std::string, std::string>;
@@ -54,6 +55,18 @@ std::string ChooseDevice(const std::vector<std::string>& devices, const std::str
   throw Error(ErrorCode::kInvalidArgument,
               Concat("option 'device': found '", wanted,
                      "', expected one of the session's devices: ", Join(devices, ", ")));
+}
+
+// As ONNX Runtime's optimizer reads it.
+int64_t QdqAccuracyLevel(const Entries& entries) {
+  const std::string level = Find(entries, kQdqAccuracyLevel);
+  if (level.empty()) return kInt8AccuracyLevel;
+  if (level.size() != 1 || level[0] < '0' || level[0] > '4') {
+    throw Error(ErrorCode::kInvalidArgument,
+                Concat("configuration entry ", kQdqAccuracyLevel, ": found '", level,
+                       "', expected 0 to 4"));
+  }
+  return level[0] - '0';
 }
 
 }  // namespace
@@ -204,6 +217,7 @@ std::unique_ptr<OrtEp> EpFactory::MakeEp(const OrtKeyValuePairs* const* metadata
   settings.context = ParseContextSettings(entries);
   settings.context.bundle_file = settings.options.bundle_file;
   settings.data_folder = Find(entries, kDataFolder);
+  settings.qdq_accuracy_level = QdqAccuracyLevel(entries);
   std::vector<std::string> devices;
   for (size_t i = 0; i < num_devices; ++i) {
     const char* device = ort_.api.GetKeyValue(metadata[i], kDeviceMetadata);

@@ -11,14 +11,11 @@
 namespace tandem {
 namespace {
 
-// https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
-constexpr int64_t kInt8AccuracyLevel = 4;
-
 // Rewrites node by node into a copy of the graph.
 class Lowering {
  public:
-  Lowering(const Graph& original, Activations activations)
-      : activations_(activations), graph_(SplitSkipNorms(original)) {
+  Lowering(const Graph& original, Activations activations, int64_t qdq_accuracy_level)
+      : activations_(activations), qdq_accuracy_level_(qdq_accuracy_level), graph_(SplitSkipNorms(original)) {
     const Graph graph = graph_;
     const GraphIndex index(graph);
     const Walker walker(graph, index);
@@ -113,7 +110,9 @@ class Lowering {
 
   bool Quantizes(const MatrixUse& use) const {
     if (!use.matrix.scales || activations_ == Activations::kF32) return false;
-    return activations_ == Activations::kInt8 || use.accuracy_level == kInt8AccuracyLevel;
+    const bool asks_session = use.accuracy_level == MatrixUse::kSessionLevel;
+    const int64_t level = asks_session ? qdq_accuracy_level_ : use.accuracy_level;
+    return activations_ == Activations::kInt8 || level == kInt8AccuracyLevel;
   }
 
   // Appends a node whose first outputs are `results`, made in f32; those of another type are cast
@@ -209,14 +208,15 @@ class Lowering {
   }
 
   Activations activations_;
+  int64_t qdq_accuracy_level_;
   Graph graph_;
   std::unordered_map<ValueId, ValueId> as_float32_;
 };
 
 }  // namespace
 
-Graph Lower(const Graph& graph, Activations activations) {
-  return Lowering(graph, activations).Take();
+Graph Lower(const Graph& graph, Activations activations, int64_t qdq_accuracy_level) {
+  return Lowering(graph, activations, qdq_accuracy_level).Take();
 }
 
 LoweredNodes::LoweredNodes(const Graph& graph, const GraphIndex& index, bool has_shared_ops)

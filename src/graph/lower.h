@@ -4,8 +4,11 @@
 
 namespace tandem {
 
+// https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
+constexpr int64_t kInt8AccuracyLevel = 4;
+
 enum class Activations {
-  kAuto,  // as the model says: accuracy_level 4 of MatMulNBits quantizes
+  kAuto,  // as ONNX Runtime would: accuracy level 4 quantizes
   kF32,
   kInt8,
 };
@@ -24,14 +27,17 @@ enum class Activations {
 // only served the weight disappears. Small matrices stay as they are (kInlineWeightBytes).
 //
 // A SharedMatMul over 4- or 8-bit codes gets the attribute int8 = 1 when its activations are to be
-// quantized to 8 bits (kernels/matmul_int8.h); `activations` says when.
+// quantized to 8 bits (kernels/matmul_int8.h); `activations` says when. With kAuto the accuracy
+// level decides: that of MatMulNBits is its own, that of a MatMul with 4-bit codes in blocks is
+// `qdq_accuracy_level` (session.qdq_matmulnbits_accuracy_level), all else has none.
 //
 // What attention_pattern.h recognizes becomes one node, which takes a fraction of the memory that
 // the device needs for its parts:
 //
 //   RotaryEmbedding(x, cos, sin) -> like x
 //   Attention(q, k, v[, bias]) -> like q      attribute scale
-Graph Lower(const Graph& graph, Activations activations = Activations::kAuto);
+Graph Lower(const Graph& graph, Activations activations = Activations::kAuto,
+            int64_t qdq_accuracy_level = kInt8AccuracyLevel);
 
 // Which nodes Lower replaces on account of a weight, or makes disappear, so that nobody else has to
 // be able to compute them.

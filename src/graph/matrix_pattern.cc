@@ -12,6 +12,8 @@ bool IsCodeType(DataType type) {
          type == DataType::kUint4;
 }
 
+constexpr int64_t kLeastNBitsBlock = 16;  // of MatMulNBits
+
 int64_t Blocks(int64_t size, int64_t block) {
   return static_cast<int64_t>(
       CeilDivide(static_cast<uint64_t>(size), static_cast<uint64_t>(block)));
@@ -145,7 +147,12 @@ std::optional<MatrixUse> MatrixPatterns::MatchMatMul(const Node& node) const {
   if (stored == nullptr || x == kNoValue) return std::nullopt;
   // A vector times a matrix is a vector: SharedMatMul keeps the rank of x.
   if (!graph_[x].shape || graph_[x].shape->size() < 2) return std::nullopt;
-  return MatrixUse{Orient(*stored, /*inputs_first=*/true), false, x, kNoValue};
+  MatrixUse use{Orient(*stored, /*inputs_first=*/true), false, x, kNoValue};
+  const bool has_small_codes = BitWidth(use.matrix.code_type) == 4;
+  if (has_small_codes && use.matrix.block_n == 1 && use.matrix.block_k >= kLeastNBitsBlock) {
+    use.accuracy_level = MatrixUse::kSessionLevel;
+  }
+  return use;
 }
 
 std::optional<MatrixUse> MatrixPatterns::MatchGemm(const Node& node) const {
@@ -192,7 +199,7 @@ std::optional<MatrixUse> MatrixPatterns::MatchMatMulNBits(const Node& node) cons
   Matrix matrix;
   matrix.n = IntAttribute(node, "N", 0);
   matrix.k = IntAttribute(node, "K", 0);
-  if ((bits != 4 && bits != 8) || block < 16 || matrix.n <= 0 || matrix.k <= 0) return std::nullopt;
+  if ((bits != 4 && bits != 8) || block < kLeastNBitsBlock || matrix.n <= 0 || matrix.k <= 0) return std::nullopt;
   const int64_t blocks = Blocks(matrix.k, block);
   const int64_t per_byte = 8 / bits;
   const auto has_bytes = [](const Weight& weight, int64_t bytes) {

@@ -13,7 +13,11 @@ struct MatrixUse {
   bool is_gather = false;
   ValueId activation = kNoValue;  // x, or the indices
   ValueId bias = kNoValue;        // added to the product
-  int64_t accuracy_level = 0;     // of MatMulNBits; 4: activations may be quantized to 8 bits
+  // Of MatMulNBits; 4: activations may be quantized to 8 bits. kSessionLevel for what ONNX Runtime
+  // would turn into MatMulNBits, of the level that the session sets.
+  int64_t accuracy_level = 0;
+
+  static constexpr int64_t kSessionLevel = -1;
 };
 
 // Finds, for each value of a graph, whether it is a weight matrix, and for each node whether it

@@ -24,7 +24,7 @@ class QuantizedRows {
   // Codes of a row, zeros behind the last input up to a multiple of 32.
   int8_t* codes(uint64_t row) { return codes_.get() + row * stride_; }
   const int8_t* codes(uint64_t row) const { return codes_.get() + row * stride_; }
-  // [blocks()] of a row: the scales, and the sums of scale * code.
+  // [blocks()] of a row: the scales, and the sums of codes.
   float* scales(uint64_t row) { return scales_.get() + row * 2 * blocks(); }
   const float* scales(uint64_t row) const { return scales_.get() + row * 2 * blocks(); }
   float* sums(uint64_t row) { return scales(row) + blocks(); }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -31,13 +32,14 @@ void QuantizeBlock(const float* x, uint64_t inputs, int8_t* codes, float& scale,
   const float most = Largest(largest);
   scale = most / 127 + Sum(finite);
   const V inverse = V::Broadcast(most > 0 ? 127 / most : 0);
-  int32_t total = 0;
+  V total = V::Zero();
   for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
     const uint64_t part = std::min(kPanelOutputs, inputs - i);
-    StorePartI8(LoadPart<V>(x + i, part) * inverse, codes + i, part);
-    for (uint64_t j = i; j < i + part; ++j) total += codes[j];
+    const V rounded = Round(LoadPart<V>(x + i, part) * inverse);
+    StorePartI8(rounded, codes + i, part);
+    total = total + rounded;
   }
-  sum = scale * static_cast<float>(total);
+  sum = std::isfinite(scale) ? Sum(total) : 0;  // exact
 }
 
 template <typename V>
@@ -53,14 +55,16 @@ void Quantize(const float* x, QuantizedRows& to, uint64_t first, uint64_t last) 
   }
 }
 
-// One panel times kRows rows of x, from row `row` on.
-template <typename V, Layout kLayout, int kRows>
+// One panel times kRows rows of x, from row `row` on. `kHasZeroPoints`: each output has its own;
+// else one integer serves all, with which the sums can begin.
+template <typename V, Layout kLayout, bool kHasZeroPoints, int kRows>
 void Int8Rows(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x, uint64_t row,
               float* y) {
   constexpr uint64_t kInputs = GroupInputs(kLayout);
   const std::byte* group = w.panel(panel);
   const float* scales = w.scales(panel);
   const uint8_t* zero_points = w.zero_points(panel);
+  const auto one_zero_point = static_cast<int32_t>(w.zero_point());
   const int8_t* codes[kRows];
   V total[kRows];
   for (int r = 0; r < kRows; ++r) {
@@ -75,7 +79,14 @@ void Int8Rows(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x, uin
   for (uint64_t begin = 0, block = 0; begin < w.k(); begin += x.block(), ++block) {
     const uint64_t end = std::min(w.k(), begin + x.block());
     typename V::Ints sum[kRows];
-    for (auto& part : sum) part = V::ZeroInts();
+    for (int r = 0; r < kRows; ++r) {
+      if constexpr (kHasZeroPoints) {
+        sum[r] = V::BroadcastInt(0);
+      } else {
+        const float codes_sum = x.sums(row + static_cast<uint64_t>(r))[block];
+        sum[r] = V::BroadcastInt(-one_zero_point * static_cast<int32_t>(codes_sum));
+      }
+    }
     for (uint64_t at = begin; at < end; at += kInputs, group += GroupBytes(kLayout)) {
       const typename V::Codes bytes = V::LoadCodes(group);
       if constexpr (kLayout == Layout::kU4) {
@@ -91,12 +102,14 @@ void Int8Rows(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x, uin
     }
     const uint64_t weight_block = begin / w.block_k();
     const V scale = V::Load(scales + weight_block * kPanelOutputs);
-    const V zero_point = ZeroPoints<V>(w, zero_points, weight_block);
     for (int r = 0; r < kRows; ++r) {
       const auto at = row + static_cast<uint64_t>(r);
-      const V shift = zero_point * V::Broadcast(x.sums(at)[block]);
-      const V value = V::ToFloats(sum[r]) * V::Broadcast(x.scales(at)[block]) - shift;
-      total[r] = MulAdd(value, scale, total[r]);
+      V value = V::ToFloats(sum[r]);
+      if constexpr (kHasZeroPoints) {
+        value =
+            value - ZeroPoints<V>(w, zero_points, weight_block) * V::Broadcast(x.sums(at)[block]);
+      }
+      total[r] = MulAdd(value, scale * V::Broadcast(x.scales(at)[block]), total[r]);
     }
   }
   const uint64_t n = panel * kPanelOutputs;
@@ -106,20 +119,21 @@ void Int8Rows(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x, uin
   }
 }
 
-template <typename V, Layout kLayout>
-using Int8RowsFunction = decltype(&Int8Rows<V, kLayout, 1>);
+template <typename V, Layout kLayout, bool kHasZeroPoints>
+using Int8RowsFunction = decltype(&Int8Rows<V, kLayout, kHasZeroPoints, 1>);
 
 // Int8Rows of 1 ... V::kInt8Rows rows, by number of rows less one.
-template <typename V, Layout kLayout, size_t... kIndex>
-constexpr std::array<Int8RowsFunction<V, kLayout>, sizeof...(kIndex)> Int8Tiles(
+template <typename V, Layout kLayout, bool kHasZeroPoints, size_t... kIndex>
+constexpr std::array<Int8RowsFunction<V, kLayout, kHasZeroPoints>, sizeof...(kIndex)> Int8Tiles(
     std::index_sequence<kIndex...>) {
-  return {&Int8Rows<V, kLayout, static_cast<int>(kIndex) + 1>...};
+  return {&Int8Rows<V, kLayout, kHasZeroPoints, static_cast<int>(kIndex) + 1>...};
 }
 
-template <typename V, Layout kLayout>
+template <typename V, Layout kLayout, bool kHasZeroPoints>
 void MatMulInt8Layout(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
                       uint64_t last) {
-  static constexpr auto kTiles = Int8Tiles<V, kLayout>(std::make_index_sequence<V::kInt8Rows>());
+  static constexpr auto kTiles =
+      Int8Tiles<V, kLayout, kHasZeroPoints>(std::make_index_sequence<V::kInt8Rows>());
   for (uint64_t panel = first; panel < last; ++panel) {
     for (uint64_t row = 0; row < x.rows(); row += V::kInt8Rows) {
       const uint64_t rows = std::min<uint64_t>(V::kInt8Rows, x.rows() - row);
@@ -131,8 +145,14 @@ void MatMulInt8Layout(const PackedMatrix& w, const QuantizedRows& x, float* y, u
 template <typename V>
 void MatMulInt8(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
                 uint64_t last) {
-  if (w.layout() == Layout::kU4) return MatMulInt8Layout<V, Layout::kU4>(w, x, y, first, last);
-  MatMulInt8Layout<V, Layout::kU8>(w, x, y, first, last);
+  const bool has_zero_points =
+      w.zero_points(0) != nullptr || w.zero_point() != std::nearbyint(w.zero_point());
+  if (w.layout() == Layout::kU4) {
+    return has_zero_points ? MatMulInt8Layout<V, Layout::kU4, true>(w, x, y, first, last)
+                           : MatMulInt8Layout<V, Layout::kU4, false>(w, x, y, first, last);
+  }
+  return has_zero_points ? MatMulInt8Layout<V, Layout::kU8, true>(w, x, y, first, last)
+                         : MatMulInt8Layout<V, Layout::kU8, false>(w, x, y, first, last);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 //   V::LoadCodes(const std::byte*); V::LowHalves(Codes), V::HighHalves(Codes): 4 bits of each byte
 //   V::DotU4(Ints, Codes, int32_t), V::DotU8: adds the products with 4 signed bytes; codes of DotU4
 //   are below 16
-//   V::ZeroInts(), V::ToFloats(Ints); v.StoreI8(int8_t*): rounded to the nearest
+//   V::BroadcastInt(int32_t), V::ToFloats(Ints); Round(v), to the nearest; v.StoreI8(int8_t*)
 //
 // Everything in those files and in the *_impl.h files is in an unnamed namespace: each translation
 // unit must keep its own copy, compiled for its own instruction set.

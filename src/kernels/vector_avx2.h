@@ -55,7 +55,9 @@ struct Ymm2 {
   static Codes HighHalves(Codes c) {
     return LowHalves({_mm256_srli_epi16(c.low, 4), _mm256_srli_epi16(c.high, 4)});
   }
-  static Ints ZeroInts() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static Ints BroadcastInt(int32_t value) {
+    return {_mm256_set1_epi32(value), _mm256_set1_epi32(value)};
+  }
   static Ymm2 ToFloats(Ints sum) {
     return {_mm256_cvtepi32_ps(sum.low), _mm256_cvtepi32_ps(sum.high)};
   }
@@ -102,6 +104,10 @@ struct Ymm2 {
   }
   friend Ymm2 MulAdd(Ymm2 a, Ymm2 b, Ymm2 c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+  }
+  friend Ymm2 Round(Ymm2 a) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(a.low, kNearest), _mm256_round_ps(a.high, kNearest)};
   }
   friend Ymm2 Max(Ymm2 a, Ymm2 b) {
     return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};

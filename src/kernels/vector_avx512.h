@@ -35,7 +35,7 @@ struct Zmm {
   static Codes LoadCodes(const std::byte* from) { return _mm512_loadu_si512(from); }
   static Codes LowHalves(Codes c) { return _mm512_and_si512(c, _mm512_set1_epi8(0xF)); }
   static Codes HighHalves(Codes c) { return LowHalves(_mm512_srli_epi16(c, 4)); }
-  static Ints ZeroInts() { return _mm512_setzero_si512(); }
+  static Ints BroadcastInt(int32_t value) { return _mm512_set1_epi32(value); }
   static Zmm ToFloats(Ints sum) { return {_mm512_cvtepi32_ps(sum)}; }
 #ifdef __AVX512VNNI__
   static Ints DotU4(Ints sum, Codes w, int32_t x) { return DotU8(sum, w, x); }
@@ -68,6 +68,9 @@ struct Zmm {
   friend Zmm operator/(Zmm a, Zmm b) { return {_mm512_div_ps(a.v, b.v)}; }
   friend Zmm MulAdd(Zmm a, Zmm b, Zmm c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 
+  friend Zmm Round(Zmm a) {
+    return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+  }
   friend Zmm Max(Zmm a, Zmm b) { return {_mm512_max_ps(a.v, b.v)}; }
   friend float Sum(Zmm a) { return _mm512_reduce_add_ps(a.v); }
   friend void Sums(const std::array<Zmm, 4>& a, float* to) {

@@ -64,7 +64,11 @@ struct Floats {
     for (uint8_t& code : codes.v) code >>= 4;
     return codes;
   }
-  static Ints ZeroInts() { return {}; }
+  static Ints BroadcastInt(int32_t value) {
+    Ints ints;
+    std::fill_n(ints.v, kPanelOutputs, value);
+    return ints;
+  }
   static Floats ToFloats(const Ints& sum) {
     return Each([&](uint64_t i) { return static_cast<float>(sum.v[i]); });
   }
@@ -98,6 +102,9 @@ struct Floats {
   }
   friend Floats MulAdd(const Floats& a, const Floats& b, const Floats& c) {
     return Each([&](uint64_t i) { return a.v[i] * b.v[i] + c.v[i]; });
+  }
+  friend Floats Round(const Floats& a) {
+    return Each([&](uint64_t i) { return std::nearbyint(a.v[i]); });
   }
   friend Floats Max(const Floats& a, const Floats& b) {
     return Each([&](uint64_t i) { return std::max(a.v[i], b.v[i]); });

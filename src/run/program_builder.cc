@@ -285,7 +285,9 @@ Tensor SlotNumbers(const Program& program, const std::vector<size_t>& weights) {
 
 std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
                                             const BuildOptions& options, const Graph& partition) {
-  const Graph graph = options.has_shared_ops ? Lower(partition, options.activations) : partition;
+  const Graph graph =
+      options.has_shared_ops ? Lower(partition, options.activations, options.qdq_accuracy_level)
+                             : partition;
   ProgramBuilder builder(runtime, device, options, graph);
   if (options.has_shared_ops && options.folds) {
     const CallGraph folded = FoldRepeats(graph, options.fold_limits);

@@ -38,6 +38,7 @@ std::shared_ptr<const Program> ProgramCache::Build(Runtime& runtime, Device& dev
   key.Add(WriteTopology(partition, DefaultPlaces(partition)).model);
   key.Add(device.name()).Add(OpenVino::Version()).Add(int64_t{options.has_shared_ops});
   key.Add(static_cast<int64_t>(options.activations))
+      .Add(options.qdq_accuracy_level)
       .Add(int64_t{options.folds})
       .Add(static_cast<int64_t>(options.fold_limits.min_repeats));
   Built built{folder_ / (family.Finish().Hex() + kExtension), "cache/" + key.Finish().Hex(),

@@ -13,9 +13,9 @@ def tandem_session(model, *, whole=True, optimized=False, entries=None, **option
     """A session on Tandem; a failure is never hidden by a fallback. `model` is a path, bytes or a models.Model.
 
     `whole`: it is an error if a node is left to another provider. `optimized`: with ONNX Runtime's optimizations.
-    `entries` are configuration entries of the session, `options` Tandem's.
+    `entries` are configuration entries of the session, `options` Tandem's; activations are f32 unless these say else.
     """
-    settings = tandem.session_options(**options)
+    settings = tandem.session_options(**{"activation_precision": "f32"} | options)
     if optimized:
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     if whole:

@@ -10,6 +10,7 @@ from processes import in_process
 from sessions import assert_same_outputs, cpu_session, run, tandem_session
 
 ROWS, COLUMNS = 96, 80
+LEVEL = "session.qdq_matmulnbits_accuracy_level"
 
 TYPES = [np.int8, np.uint8, ml_dtypes.int4, ml_dtypes.uint4]
 GRANULARITIES = ["tensor", "row", "column", "column, negative axis", "blocks of rows", "blocks of columns"]
@@ -176,6 +177,32 @@ def test_activations_in_eight_bits(report, rng, bits):
     quantized = {key for key, value in found.items() if value > 1e-4}
     assert quantized == {(1, "int8"), (4, "auto"), (4, "int8")}
     assert max(found.values()) < 2e-2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "granularity", "quantizes"),
+    [
+        (ml_dtypes.int4, "blocks of rows", True),
+        (ml_dtypes.uint4, "blocks of rows", True),
+        (ml_dtypes.int4, "tensor", False),
+        (np.int8, "blocks of rows", False),
+    ],
+)
+def test_dequantized_weights_follow_the_level_of_the_session(rng, dtype, granularity, quantizes):
+    """As with ONNX Runtime, which makes MatMulNBits of 4 bits in blocks: level 4 by default, and f32 below."""
+    model, weight = quantized(rng, (256, 96), dtype, granularity, has_zero_points=False, block=32)
+    model.output(model.add("MatMul", model.input("x", ["batch", 256]), weight))
+    x = matrix(rng, 70, 256)
+    [exact] = run(cpu_session(model), x=x).values()
+    for entries, is_int8 in (({}, quantizes), ({LEVEL: 4}, quantizes), ({LEVEL: 1}, False), ({LEVEL: 0}, False)):
+        [y] = run(tandem_session(model, activation_precision="auto", entries=entries), x=x).values()
+        assert (distance(y, exact) > 1e-4) == is_int8, entries
+
+
+@pytest.mark.parametrize("level", ["5", "-1", "fast", "41"])
+def test_a_level_that_is_none_is_an_error(rng, level):
+    with pytest.raises(Exception, match=f"session.qdq_matmulnbits_accuracy_level: found '{level}', expected 0 to 4"):
+        tandem_session(product(matrix(rng, 64, 48)), entries={LEVEL: level})
 
 
 def test_activations_in_eight_bits_are_ours_to_choose(rng):

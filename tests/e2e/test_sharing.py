@@ -183,6 +183,7 @@ def test_report_names_model_device_and_options(tmp_path, open_session, alone, we
     session = open_session(path, num_streams=2)
     assert alone.last["model"] == str(path)
     assert alone.last["device"] == "CPU"
-    assert alone.last["options"] == {"num_streams": "2", "report_file": str(alone.file)}
+    given = {"activation_precision": "f32", "num_streams": "2", "report_file": str(alone.file)}
+    assert alone.last["options"] == given
     assert alone.last["nodes"] == {"claimed": 1, "declined": []}
     del session
