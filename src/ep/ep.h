@@ -21,7 +21,7 @@ struct EpSettings {
   Options options;
   std::string device;
   int64_t qdq_accuracy_level = kInt8AccuracyLevel;  // of the session
-  std::filesystem::path data_folder;  // of external data; empty: the model's own
+  std::filesystem::path data_folder;                // of external data; empty: the model's own
   ContextSettings context;
 };
 

@@ -62,9 +62,8 @@ int64_t QdqAccuracyLevel(const Entries& entries) {
   const std::string level = Find(entries, kQdqAccuracyLevel);
   if (level.empty()) return kInt8AccuracyLevel;
   if (level.size() != 1 || level[0] < '0' || level[0] > '4') {
-    throw Error(ErrorCode::kInvalidArgument,
-                Concat("configuration entry ", kQdqAccuracyLevel, ": found '", level,
-                       "', expected 0 to 4"));
+    throw Error(ErrorCode::kInvalidArgument, Concat("configuration entry ", kQdqAccuracyLevel,
+                                                    ": found '", level, "', expected 0 to 4"));
   }
   return level[0] - '0';
 }

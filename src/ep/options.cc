@@ -66,7 +66,8 @@ constexpr std::array kTable{
     Row{{"activation_precision", "auto, f32 or int8", "auto",
          "Activations that are multiplied with 4- and 8-bit weights on a CPU: f32 is exact; int8 "
          "quantizes them in blocks of up to 32 inputs, which is faster, above all for many rows. "
-         "auto: as ONNX Runtime would, int8 at accuracy level 4: MatMulNBits says its own, a MatMul "
+         "auto: as ONNX Runtime would, int8 at accuracy level 4: MatMulNBits says its own, a "
+         "MatMul "
          "with 4-bit DequantizeLinear in blocks has that of the session's configuration entry "
          "`session.qdq_matmulnbits_accuracy_level`, 4 by default; all else is f32."},
         [](Options& o, std::string_view n, const std::string& v) {

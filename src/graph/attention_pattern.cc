@@ -137,13 +137,18 @@ struct Rows {
   ValueId present = kNoValue;  // both, as somebody else sees them
 };
 
+// Whether a past is an input of the graph: BindCaches (graph/kv_caches.h) finds no others.
+bool IsFed(const Walker& walker, ValueId past) {
+  return walker.index().Producer(past) == GraphIndex::kNoNode && !walker.graph()[past].weight;
+}
+
 // Rows [b, m, t, d] as those of a cache: a Concat behind the past, or an output of the graph.
 Rows FindCache(const Walker& walker, ValueId rows, const Node& end) {
   const Graph& graph = walker.graph();
   if (const Node* concat = walker.Made(rows, "Concat")) {
     const int64_t axis = IntAttribute(*concat, "axis", 0);
     if (concat->inputs.size() == 2 && (axis == 2 || axis == -2) &&
-        !graph[concat->inputs[0]].weight && LeadsOnlyTo(walker, rows, end) &&
+        IsFed(walker, concat->inputs[0]) && LeadsOnlyTo(walker, rows, end) &&
         walker.FloatShape(concat->inputs[0], 4) != nullptr &&
         walker.FloatShape(concat->inputs[1], 4) != nullptr) {
       return {concat->inputs[1], concat->inputs[0], rows};
@@ -394,7 +399,7 @@ std::optional<AttentionUse> MatchGroupQueryAttention(const Walker& walker, const
   if (!is_present(kPresentKey) || !is_present(kPresentValue)) return std::nullopt;
   for (size_t input : {kPastKey, kPastValue}) {
     if (has(input) && (walker.FloatShape(node.inputs[input], 4) == nullptr ||
-                       walker.graph()[node.inputs[input]].weight)) {
+                       !IsFed(walker, node.inputs[input]))) {
       return std::nullopt;
     }
   }

@@ -15,7 +15,9 @@ namespace {
 class Lowering {
  public:
   Lowering(const Graph& original, Activations activations, int64_t qdq_accuracy_level)
-      : activations_(activations), qdq_accuracy_level_(qdq_accuracy_level), graph_(SplitSkipNorms(original)) {
+      : activations_(activations),
+        qdq_accuracy_level_(qdq_accuracy_level),
+        graph_(SplitSkipNorms(original)) {
     const Graph graph = graph_;
     const GraphIndex index(graph);
     const Walker walker(graph, index);
@@ -23,6 +25,7 @@ class Lowering {
     const ProductPatterns products(walker, matrices);
     graph_.nodes.clear();
     for (const Node& node : graph.nodes) {
+      if (products.IsJoined(node)) continue;
       if (const ProductGroup* group = products.Find(node)) {
         Replace(node, *group);
       } else if (const auto matrix = matrices.Match(node)) {

@@ -60,7 +60,6 @@ TEST_F(LowerTest, GemmKeepsItsBias) {
   EXPECT_EQ(Names(graph, graph.nodes[0].outputs), "y");
 }
 
-
 TEST_F(LowerTest, GemmOfAnotherKindIsLeft) {
   b_.Constant("w", kF32, {64, 96});
   b_.Node("Gemm", {"x", "w"}, {"y"}, {{"alpha", 2.0F}}).Output("y");

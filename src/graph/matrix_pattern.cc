@@ -199,7 +199,8 @@ std::optional<MatrixUse> MatrixPatterns::MatchMatMulNBits(const Node& node) cons
   Matrix matrix;
   matrix.n = IntAttribute(node, "N", 0);
   matrix.k = IntAttribute(node, "K", 0);
-  if ((bits != 4 && bits != 8) || block < kLeastNBitsBlock || matrix.n <= 0 || matrix.k <= 0) return std::nullopt;
+  if ((bits != 4 && bits != 8) || block < kLeastNBitsBlock || matrix.n <= 0 || matrix.k <= 0)
+    return std::nullopt;
   const int64_t blocks = Blocks(matrix.k, block);
   const int64_t per_byte = 8 / bits;
   const auto has_bytes = [](const Weight& weight, int64_t bytes) {

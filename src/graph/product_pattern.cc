@@ -120,6 +120,7 @@ void ProductPatterns::JoinByActivation() {
       continue;
     }
     groups_[first->second].products.push_back(product);
+    joined_.insert(group->first);
     group = groups_.erase(group);
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ class ProductPatterns {
   // The group to compute in place of a node; null for nodes that are not the last of one.
   const ProductGroup* Find(const Node& node) const;
 
+  // Whether the group of another node makes what this one does.
+  bool IsJoined(const Node& node) const { return joined_.contains(IdOf(node)); }
+
  private:
   NodeId IdOf(const Node& node) const;
   void AddTo(NodeId add);
@@ -49,6 +53,7 @@ class ProductPatterns {
 
   const Walker& walker_;
   std::map<NodeId, ProductGroup> groups_;  // by last node
+  std::set<NodeId> joined_;
 };
 
 }  // namespace tandem

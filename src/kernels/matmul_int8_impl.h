@@ -19,6 +19,7 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kDotInputs = 4;
+constexpr uint64_t kCachedCodes = 192 * 1024;  // bytes: a part of an L2 cache
 
 template <typename V>
 void QuantizeBlock(const float* x, uint64_t inputs, int8_t* codes, float& scale, float& sum) {
@@ -134,10 +135,16 @@ void MatMulInt8Layout(const PackedMatrix& w, const QuantizedRows& x, float* y, u
                       uint64_t last) {
   static constexpr auto kTiles =
       Int8Tiles<V, kLayout, kHasZeroPoints>(std::make_index_sequence<V::kInt8Rows>());
-  for (uint64_t panel = first; panel < last; ++panel) {
-    for (uint64_t row = 0; row < x.rows(); row += V::kInt8Rows) {
-      const uint64_t rows = std::min<uint64_t>(V::kInt8Rows, x.rows() - row);
-      kTiles[rows - 1](w, panel, x, row, y);
+  // All panels read the rows' codes: as many rows at a time as stay in the cache meanwhile.
+  const uint64_t tiles = std::max<uint64_t>(1, kCachedCodes / (x.inputs() * V::kInt8Rows));
+  const uint64_t block = tiles * V::kInt8Rows;
+  for (uint64_t begin = 0; begin < x.rows(); begin += block) {
+    const uint64_t end = std::min(x.rows(), begin + block);
+    for (uint64_t panel = first; panel < last; ++panel) {
+      for (uint64_t row = begin; row < end; row += V::kInt8Rows) {
+        const uint64_t rows = std::min<uint64_t>(V::kInt8Rows, end - row);
+        kTiles[rows - 1](w, panel, x, row, y);
+      }
     }
   }
 }

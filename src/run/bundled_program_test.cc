@@ -59,11 +59,11 @@ Graph Layers() {
 
 class BundledProgramTest : public ::testing::Test {
  protected:
-  BundledProgramTest() {
+  explicit BundledProgramTest(const Graph& graph = Layers()) {
     options_.properties = {{"INFERENCE_PRECISION_HINT", "f32"}};
     options_.fold_limits = {.min_repeats = 2, .min_nodes = 2};
     options_.is_self_contained = true;
-    program_ = BuildProgram(*runtime_, *cpu_, options_, Layers());
+    program_ = BuildProgram(*runtime_, *cpu_, options_, graph);
     name_ = AddProgram(writer_, "CPU", program_);
     bytes_ = std::make_shared<const std::string>(writer_.ToBytes());
   }
@@ -179,6 +179,121 @@ TEST_F(BundledProgramTest, ChangedProgramsAreErrorsOrRun) {
   });
   EXPECT_GT(changes, 500u);
   EXPECT_GT(refused, changes / 2);
+}
+
+// An attention with a past of 4 rows, and a Relu of its result.
+Graph AttentionWithCaches() {
+  GraphBuilder b;
+  const Shape rows{1, 2, -1, 8};
+  b.Input("q", DataType::kFloat32, Shape{1, 1, 64}).Input("past_key", DataType::kFloat32, rows);
+  b.Input("past_value", DataType::kFloat32, rows).Input("last", DataType::kInt32, Shape{1});
+  b.Input("total", DataType::kInt32, Shape{1}).Result("y", DataType::kFloat32, Shape{1, 1, 32});
+  b.Result("present_key", DataType::kFloat32, rows);
+  b.Result("present_value", DataType::kFloat32, rows);
+  b.Node("GroupQueryAttention", {"q", "", "", "past_key", "past_value", "last", "total"},
+         {"y", "present_key", "present_value"},
+         {{"num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}}, "com.microsoft");
+  b.Node("Relu", {"y"}, {"z"});
+  return b.Output("z").Output("present_key").Output("present_value").graph();
+}
+
+class BundledCachesTest : public BundledProgramTest {
+ protected:
+  BundledCachesTest() : BundledProgramTest(AttentionWithCaches()) {}
+
+  static Tensor Numbers(const Shape& shape, float start) {
+    Tensor tensor = AllocateTensor(DataType::kFloat32, shape);
+    for (uint64_t i = 0; i < ElementCount(shape); ++i) {
+      Floats(tensor)[i] = start + static_cast<float>(i % 11) / 10;
+    }
+    return tensor;
+  }
+
+  static Tensor Int(int32_t value) {
+    Tensor tensor = AllocateTensor(DataType::kInt32, {1});
+    *reinterpret_cast<int32_t*>(tensor.data) = value;
+    return tensor;
+  }
+
+  // All results, one after the other.
+  static std::vector<float> Run(const std::shared_ptr<const Program>& program) {
+    Tensors tensors;
+    tensors.inputs = {Numbers({1, 1, 64}, 0.5F), Numbers({1, 2, 4, 8}, -0.5F),
+                      Numbers({1, 2, 4, 8}, 0.25F), Int(4), Int(5)};
+    RequestPool(program, 1).Run(tensors);
+    std::vector<float> all;
+    for (const Tensor& tensor : tensors.outputs) {
+      if (tensor.data == nullptr) continue;  // of a damaged program
+      all.insert(all.end(), Floats(tensor), Floats(tensor) + ElementCount(tensor.shape));
+    }
+    return all;
+  }
+
+  Json ProgramJson() const {
+    const ByteSpan text = Open(bytes_)->Get("program/" + name_).bytes;
+    const char* begin = reinterpret_cast<const char*>(text.data());
+    return Json::parse(begin, begin + text.size());
+  }
+
+  std::shared_ptr<const Program> LoadJson(const Json& json) {
+    std::string name;
+    const auto bundle = BundleWith(json.dump(), &name);
+    return Load(bundle, name);
+  }
+};
+
+// The call that has caches.
+Json& CallWithCaches(Json& program) {
+  for (Json& call : program.at("calls")) {
+    if (call.contains("caches")) return call;
+  }
+  throw std::runtime_error("no call has caches");
+}
+
+TEST_F(BundledCachesTest, ComputeWhatTheyDidBefore) {
+  const std::vector<float> expected = Run(program_);
+  ASSERT_EQ(expected.size(), 32u + 2 * 2 * 5 * 8);
+  EXPECT_EQ(expected[32], -0.5F) << "the past is the beginning of the present";
+  EXPECT_NE(expected[0], 0);
+  const std::string name = name_;
+  program_ = nullptr;
+  EXPECT_EQ(Run(Load(Open(bytes_), name)), expected);
+}
+
+TEST_F(BundledCachesTest, DamagedEntriesAreErrors) {
+  const Json good = ProgramJson();
+  const size_t values = good.at("values").size();
+  const std::vector<Json> wrong{Json::array(),
+                                Json::array({Json::array({0, 1})}),
+                                Json::array({Json::array({0}), Json::array({1})}),
+                                Json::array({Json::array({values, 0}), Json::array({0, 1})}),
+                                Json::array({Json::array({-1, 0}), Json::array({0, 1})}),
+                                Json::array({Json::array({"0", 0}), Json::array({0, 1})}),
+                                Json::array({0, 1}),
+                                7};
+  for (const Json& caches : wrong) {
+    Json json = good;
+    CallWithCaches(json)["caches"] = caches;
+    EXPECT_THROW(Run(LoadJson(json)), Error) << caches.dump();
+  }
+  Json json = good;
+  CallWithCaches(json).erase("caches");
+  EXPECT_TANDEM_ERROR(LoadJson(json), ErrorCode::kInvalidModel, "the number of a call's inputs");
+}
+
+TEST_F(BundledCachesTest, AnyChangedCachesAreErrorsOrRun) {
+  const Json good = ProgramJson();
+  for (size_t place = 0; place < 4; ++place) {
+    for (size_t value = 0; value <= good.at("values").size(); ++value) {
+      Json json = good;
+      Json& entry = CallWithCaches(json)["caches"][place / 2][place % 2];
+      entry = value == good.at("values").size() ? Json() : Json(value);
+      try {
+        Run(LoadJson(json));
+      } catch (const Error&) {
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -194,7 +194,8 @@ class ProgramBuilder {
     value.type = graph_[id].type;
     // Whatever the model says: the attention asks for it when it runs.
     value.shape = Shape(graph_[id].shape->size(), -1);
-    if (value.kind == Program::ValueKind::kOutput) program_.outputs[value.index].shape = value.shape;
+    if (value.kind == Program::ValueKind::kOutput)
+      program_.outputs[value.index].shape = value.shape;
     return place;
   }
 
@@ -285,9 +286,9 @@ Tensor SlotNumbers(const Program& program, const std::vector<size_t>& weights) {
 
 std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
                                             const BuildOptions& options, const Graph& partition) {
-  const Graph graph =
-      options.has_shared_ops ? Lower(partition, options.activations, options.qdq_accuracy_level)
-                             : partition;
+  const Graph graph = options.has_shared_ops
+                          ? Lower(partition, options.activations, options.qdq_accuracy_level)
+                          : partition;
   ProgramBuilder builder(runtime, device, options, graph);
   if (options.has_shared_ops && options.folds) {
     const CallGraph folded = FoldRepeats(graph, options.fold_limits);

@@ -19,7 +19,7 @@ struct BuildOptions {
   FoldLimits fold_limits;
   Activations activations = Activations::kAuto;
   int64_t qdq_accuracy_level = kInt8AccuracyLevel;  // for Activations::kAuto
-  Properties properties;  // of the device
+  Properties properties;                            // of the device
   // Nothing of the program refers to a file: it is to be bundled.
   bool is_self_contained = false;
 };

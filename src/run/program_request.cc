@@ -17,9 +17,15 @@ bool Overlap(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 ProgramRequest::ProgramRequest(std::shared_ptr<const Program> program)
-    : program_(std::move(program)), current_(program_->values.size()) {
+    : program_(std::move(program)),
+      reads_(program_->values.size()),
+      current_(program_->values.size()) {
   requests_.resize(program_->functions.size());
   for (const Program::Call& call : program_->calls) {
+    for (size_t value : call.inputs) ++reads_[value];
+    for (const Program::Call::Cache& cache : call.caches) {
+      if (cache.past != Program::Call::Cache::kNone) ++reads_[cache.past];
+    }
     auto& requests = requests_[call.function];
     while (requests.size() <= call.request) {
       requests.push_back(program_->functions[call.function].function->NewRequest());
@@ -143,9 +149,11 @@ Tensor ProgramRequest::CacheMemory(const Program::Call::Cache& cache, const Shap
   Tensor tensor = tensors.Output(present->index, shape);
   for (const Tensor& input : inputs_) {
     if (!Overlap(input, tensor)) continue;
-    // Only the past itself is changed in place, when it has room for the new rows.
-    const bool is_past = cache.past != kNone && input.data == tensor.data &&
-                         input.data == current_[cache.past].data && input.shape == shape;
+    // Only the past itself is changed in place, when it has room for the new rows and nobody else
+    // reads it.
+    const bool is_past = cache.past != kNone && reads_[cache.past] == 1 &&
+                         input.data == tensor.data && input.data == current_[cache.past].data &&
+                         input.shape == shape;
     if (is_past) continue;
     const Tensor apart = AllocateTensor(present->type, shape);
     late_outputs_.push_back({tensor, apart});

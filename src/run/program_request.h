@@ -52,6 +52,7 @@ class ProgramRequest {
   void TakeResult(size_t value, const Tensor& result, RunTensors& tensors);
 
   std::shared_ptr<const Program> program_;
+  std::vector<size_t> reads_;                                    // by value: by how many calls
   std::vector<std::vector<std::unique_ptr<Request>>> requests_;  // by function
   std::vector<AlignedBuffer> buffers_;
   std::vector<Tensor> current_;  // by value: where it is in this run

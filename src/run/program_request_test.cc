@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "run/request_pool.h"
@@ -149,6 +150,55 @@ TEST(ProgramRequest, ACacheThatIsChangedInPlaceMayBeOneBuffer) {
   caller.outputs[0].data += sizeof(float);
   request.Run(caller);
   EXPECT_FALSE(in_place);
+}
+
+// The keys of an attention, which adds one to its past; and a function that reads the past, too.
+class CachedProgram {
+ public:
+  explicit CachedProgram(bool is_read_later) {
+    const auto attention = std::make_shared<FakeFunction>(
+        std::vector{Port{"tandem.caches", DataType::kInt32, {kAddressElements}}},
+        std::vector<Port>{}, [this](FakeFunction::Run& run) {
+          KvCache* cache = nullptr;
+          std::memcpy(&cache, run.inputs[0].data, sizeof(cache));
+          const Tensor past = cache->Past();
+          const Tensor present = cache->Present({4});
+          in_place = present.data == past.data;
+          for (int i = 0; i < 4; ++i) Floats(present)[i] = Floats(past)[i] + 1;
+        });
+    program_->functions = {{.function = attention}, {.function = Increment({4})}};
+    program_->inputs = {"past"};
+    program_->outputs = {{"present", DataType::kFloat32, {-1}}, {"y", DataType::kFloat32, {4}}};
+    program_->values = {
+        {.kind = Kind::kInput},
+        {.kind = Kind::kOutput, .type = DataType::kFloat32, .shape = {-1}},
+        {.kind = Kind::kOutput, .index = 1, .type = DataType::kFloat32, .shape = {4}}};
+    program_->calls = {{.function = 0, .caches = {{.past = 0, .present = 1}}}};
+    if (is_read_later) program_->calls.push_back({.function = 1, .inputs = {0}, .outputs = {2}});
+  }
+
+  std::shared_ptr<Program> program() const { return program_; }
+
+  bool in_place = false;
+
+ private:
+  std::shared_ptr<Program> program_ = std::make_shared<Program>();
+};
+
+TEST(ProgramRequest, APastIsChangedInPlaceIfNobodyElseReadsIt) {
+  for (bool is_read_later : {false, true}) {
+    CachedProgram cached(is_read_later);
+    ProgramRequest request(cached.program());
+    CallerTensors caller;
+    const Tensor both = Floats4(5);
+    caller.inputs = {both};
+    caller.outputs = {both};
+    request.Run(caller);
+    EXPECT_EQ(cached.in_place, !is_read_later);
+    EXPECT_EQ(Floats(both)[0], 6) << "the present is where the caller wants it";
+    if (!is_read_later) continue;
+    EXPECT_EQ(Floats(caller.outputs[1])[0], 6) << "of the past, 5";
+  }
 }
 
 TEST(RequestPool, MakesNoMoreRequestsThanItsLimit) {

@@ -259,6 +259,12 @@ class Run {
       present_[i] =
           cache->Present({static_cast<int64_t>(batches_), static_cast<int64_t>(kv_heads_[i]),
                           static_cast<int64_t>(rows_), static_cast<int64_t>(size_)});
+      const DataType type = present_[i].type;
+      const bool has_past = past_[i].type != DataType::kUndefined;
+      if (!FitsFloat32(type) || type != present_[0].type || (has_past && past_[i].type != type)) {
+        Fail("caches of ", Name(present_[0].type), " and ", Name(type), ", a past of ",
+             Name(past_[i].type));
+      }
     }
   }
 
