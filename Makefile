@@ -4,14 +4,16 @@ PYTHON ?= python3
 VENV := build/venv/bin
 CONFIGURED := build/release/build.ninja
 WHEEL := build/stamps/wheel
+PEERS := build/stamps/peers
 OLDEST := PYTHONPATH=build/oldest-onnxruntime
 
-.PHONY: help setup build wheel test test-unit test-e2e demo bench lint format asan tsan clean
+.PHONY: help setup build wheel test test-unit test-e2e demo peers bench bench-llm lint format asan tsan clean
 
 help:
 	@echo 'make demo    run SmolLM2 on Tandem and on ONNX Runtime CPU, side by side'
 	@echo 'make test    unit tests, and end-to-end tests on the newest and the oldest ONNX Runtime'
 	@echo 'make bench   memory and speed of the pair of prefill and decode beside its peers, and from a bundle'
+	@echo 'make bench-llm  speed of an LLM beside ORT GenAI, OpenVINO GenAI, llama.cpp and others'
 	@echo 'make wheel   the Python wheel, in build/wheel'
 	@echo 'make lint    formatting, clang-tidy and ruff'
 	@echo 'make asan    unit tests under AddressSanitizer and UndefinedBehaviorSanitizer'
@@ -49,6 +51,18 @@ bench: wheel
 	@$(VENV)/python bench/run.py pair --weights int4 --models build/smollm2
 	@$(VENV)/python bench/run.py bundle --models build/smollm2
 	@$(VENV)/python bench/run.py processes --models build/smollm2
+
+# The C++ of llama.cpp is compiled here, for this CPU.
+$(PEERS): requirements/peers.txt | setup
+	@rm -rf build/peers
+	@CMAKE_ARGS='-DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON' $(VENV)/python -m pip -q --disable-pip-version-check \
+		install --no-deps --no-build-isolation --target build/peers -r requirements/peers.txt
+	@touch $@
+
+peers: $(PEERS)
+
+bench-llm: wheel peers
+	@$(VENV)/python bench/run.py llm --models build/smollm2
 
 lint: build
 	@$(VENV)/python tools/lint.py

@@ -9,7 +9,8 @@ from statistics import median
 
 import preparation
 from candidates import OPENVINO_CONSTANTS, ORT_CPU, TANDEM
-from pair import FORMS, TOLERANCES, BenchError, WorkerProcess, prepare
+from pair import FORMS, checked, prepare
+from workers import WorkerProcess
 
 PEERS = {TANDEM: "tandem, from the bundle", ORT_CPU: "ort_cpu", OPENVINO_CONSTANTS: "openvino_constants"}
 
@@ -17,14 +18,14 @@ PEERS = {TANDEM: "tandem, from the bundle", ORT_CPU: "ort_cpu", OPENVINO_CONSTAN
 @contextlib.contextmanager
 def compiled(settings):
     """A folder with the compiled pair, and one that workers share. `settings` are those of pair.measure()."""
-    preparation.export(settings.models / settings.weights, settings.weights)
+    preparation.export(settings.folder, settings.weights)
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as name:
         folder, exchange = Path(name) / "compiled", Path(name) / "exchange"
         exchange.mkdir()
-        models = [settings.models / settings.weights / f"{form}.onnx" for form in FORMS]
+        models = [settings.folder / f"{form}.onnx" for form in FORMS]
         command = [sys.executable, "-m", "onnxruntime_ep_tandem", "compile", *models, "-o", folder]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        prepare(settings.models / settings.weights, exchange, settings)
+        prepare(exchange, settings)
         yield folder, exchange
 
 
@@ -44,18 +45,11 @@ def measure(settings, progress):
             for name in PEERS:
                 with WorkerProcess(name, settings, exchange, folder if name == TANDEM else None) as worker:
                     answers = [worker.ask("open", form=form) for form in FORMS]
-                    check(worker, name, settings)
+                    for form in FORMS:
+                        checked(worker, name, form, settings.weights)
                 samples[name]["load_ms"].append(sum(answer["create_ms"] for answer in answers))
                 samples[name]["anonymous"].append(sum(answer["anonymous"] for answer in answers))
     return {"samples": samples, "disk": disk}
-
-
-def check(worker, name, settings):
-    """Raises BenchError if the last runs computed something else than ORT CPU."""
-    for form in FORMS:
-        distance = worker.ask("check", form=form)["distance"]
-        if not distance <= TOLERANCES[settings.weights]:
-            raise BenchError(f"{name} computes other {form} logits than {ORT_CPU}: relative distance {distance:.1e}")
 
 
 def ratios(result):
@@ -95,7 +89,8 @@ def _processes(settings, count, exchange, folder, bundle):
             ready_ms.append(sum(worker.ask("open", form=form)["create_ms"] for form in FORMS))
             if len(workers) == 1:
                 one = worker.ask("file_pages", path=str(bundle))["pss"]
-        check(workers[-1], TANDEM, settings)
+        for form in FORMS:
+            checked(workers[-1], TANDEM, form, settings.weights)
         pss = [worker.ask("file_pages", path=str(bundle))["pss"] for worker in workers]
     return {"ready_ms": ready_ms, "pss_of_one": one, "pss": pss}
 

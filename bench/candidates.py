@@ -104,7 +104,10 @@ class OpenVinoInputs(OpenVinoConstants):
 
 
 class OrtSession:
-    """A session of ONNX Runtime with bound inputs and outputs."""
+    """A session of ONNX Runtime with bound inputs and outputs; several may be made of one InferenceSession.
+
+    Dynamic dimensions are names.
+    """
 
     def __init__(self, session):
         self._session, self._binding = session, session.io_binding()
@@ -113,15 +116,18 @@ class OrtSession:
 
     def bind(self, arrays):
         for names, bind in ((self.inputs, self._binding.bind_input), (self.outputs, self._binding.bind_output)):
-            for name, dtype, shape in names:
-                bind(name, "cpu", 0, dtype, shape, arrays[name].ctypes.data)
+            for name, dtype, _ in names:
+                bind(name, "cpu", 0, dtype, arrays[name].shape, arrays[name].ctypes.data)
 
     def run(self):
         self._session.run_with_iobinding(self._binding)
 
 
 class OpenVinoSession:
-    """An infer request of OpenVINO with bound inputs and outputs. `weights`: tensors by name, bound here."""
+    """An infer request of OpenVINO with bound inputs and outputs. `weights`: tensors by name, bound here.
+
+    Dynamic dimensions are None.
+    """
 
     def __init__(self, openvino, compiled, weights=None):
         self._openvino, self._request = openvino, compiled.create_infer_request()
@@ -152,4 +158,5 @@ def _ort_argument(argument):
 
 
 def _openvino_argument(port):
-    return port.any_name, port.element_type.to_dtype(), list(port.shape)
+    shape = [size.get_length() if size.is_static else None for size in port.partial_shape]
+    return port.any_name, port.element_type.to_dtype(), shape

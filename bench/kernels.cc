@@ -51,9 +51,11 @@ void BM_MatMul(benchmark::State& state, Isa isa, DataType type, uint64_t m, bool
     }
     next = (next + 1) % weights.size();
   }
+  // Iterations are counted of all threads together, each of which does its share of one.
   const auto share = static_cast<double>(last - first) / static_cast<double>(panels);
   const auto rate = [&](double amount) {
-    return benchmark::Counter(amount * share, benchmark::Counter::kIsIterationInvariantRate);
+    return benchmark::Counter(amount * share, benchmark::Counter::kAvgThreadsRate |
+                                                  benchmark::Counter::kIsIterationInvariant);
   };
   state.counters["weights_bytes"] = rate(static_cast<double>(weights.front().bytes().size()));
   state.counters["macs"] = rate(static_cast<double>(m * kOutputs * kInputs));

@@ -9,6 +9,7 @@ PACKAGES = {
     "onnxruntime": "onnxruntime",
     "openvino": "openvino",
     "tandem": "onnxruntime-ep-tandem",
+    "onnxruntime-genai": "onnxruntime-genai",
     "numpy": "numpy",
 }
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
@@ -36,6 +37,11 @@ def machine():
 def versions():
     """Versions by name; a package that is not installed is 'absent'."""
     return {"python": platform.python_version()} | {name: _version(package) for name, package in PACKAGES.items()}
+
+
+def versions_in(folder):
+    """Versions of the packages in a folder, by name."""
+    return {found.name: found.version for found in metadata.distributions(path=[str(folder)])}
 
 
 def describe(machine, versions):

@@ -9,32 +9,29 @@ import numpy as np
 import onnx
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "smollm2"
-TEXT = (
-    "The ship left the harbour at seven in the morning, and nobody on board knew where it was going. The captain had "
-    "opened his letter only when the coast was out of sight; now he stood on the bridge, read it once more, and said "
-    "nothing. Below, the cook was boiling water for coffee. Two of the younger sailors were talking about the weather "
-    "in the north, and about a girl who had waved to one of them from the end of the pier. It was not clear to which. "
-    "By noon the wind had turned, and the first mate came up to ask whether the course was still the same. "
-    "The captain folded the letter and put it into his coat."
-)
+STORY = Path(__file__).resolve().parent / "story.txt"
 
 
-def export(folder, weights):
-    """Exports all forms of the model to `folder` with plain operators, unless it holds them."""
-    sys.path.append(str(EXAMPLE))
+def export(folder, weights, operators="plain"):
+    """Exports all forms of the model to `folder`, unless it holds them."""
+    use_example()
     import export as smollm2
 
     with contextlib.redirect_stdout(sys.stderr):
-        smollm2.export(folder, smollm2.Options(weights, "plain"))
+        smollm2.export(folder, smollm2.Options(weights, operators))
+
+
+def story_ids(folder):
+    """The tokens of the story, for the tokenizer of an exported folder."""
+    use_example()
+    from chat import Chat
+
+    return Chat(folder).encode(STORY.read_text(encoding="utf-8"))
 
 
 def write_inputs(folder, exchange, tokens):
-    """Writes the inputs of the prefill form, `tokens` tokens of TEXT, and of a step of the window decode form."""
-    sys.path.append(str(EXAMPLE))
-    from chat import Chat
-
-    ids = Chat(folder).encode(TEXT)[:tokens]
-    assert len(ids) == tokens, f"TEXT has only {len(ids)} tokens"
+    """Writes the inputs of the prefill form, `tokens` tokens of the story, and of a step of the window decode form."""
+    ids = story_ids(folder)[:tokens]
     mask, positions = np.ones((1, tokens), np.int64), np.arange(tokens)[None]
     np.savez(exchange / "prefill.inputs.npz", input_ids=[ids], attention_mask=mask, position_ids=positions)
     window = {"past_sequence_length": [[tokens]], "total_sequence_length": [tokens + 1]}
@@ -59,3 +56,9 @@ def warm(path):
     with open(path, "rb", buffering=0) as file:
         while file.read(1 << 24):
             pass
+
+
+def use_example():
+    """Makes the modules of the example importable."""
+    if str(EXAMPLE) not in sys.path:
+        sys.path.append(str(EXAMPLE))

@@ -1,16 +1,16 @@
-"""Medians, ratios and tables of what pair.measure() returns."""
+"""Medians, ratios and tables of samples; most of it for what pair.measure() returns."""
 
 from statistics import median
 
 from candidates import CANDIDATES, OPENVINO_CONSTANTS, ORT_CPU, TANDEM
 
 
-def _number(value):
+def number(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def _megabytes(value):
-    return _number(value / 1e6)
+    return number(value / 1e6)
 
 
 def _distance(value):
@@ -19,11 +19,11 @@ def _distance(value):
 
 # Figure, its line in the table, and how the table writes a value.
 ROWS = (
-    ("first_session_ms", "first session: create, ms", _number),
-    ("first_session_first_run_ms", "first session: first run, ms", _number),
+    ("first_session_ms", "first session: create, ms", number),
+    ("first_session_first_run_ms", "first session: first run, ms", number),
     ("first_session_anon", "first session: anonymous MB", _megabytes),
-    ("second_session_ms", "second session: create, ms", _number),
-    ("second_session_first_run_ms", "second session: first run, ms", _number),
+    ("second_session_ms", "second session: create, ms", number),
+    ("second_session_first_run_ms", "second session: first run, ms", number),
     ("second_session_anon", "second session: anonymous MB", _megabytes),
     ("second_session_resident", "second session: resident MB", _megabytes),
     ("third_session_anon", "third session: anonymous MB", _megabytes),
@@ -31,15 +31,14 @@ ROWS = (
     ("pair_resident", "both sessions: resident MB", _megabytes),
     ("weights_private", "weights in private memory, MB", _megabytes),
     ("nodes_declined", "nodes on ORT's CPU provider", "{:.0f}".format),
-    ("prefill_ms", "prefill of 128 tokens, ms", _number),
-    ("decode_ms", "decode of 1 token, ms", _number),
+    ("prefill_ms", "prefill of 128 tokens, ms", number),
+    ("decode_ms", "decode of 1 token, ms", number),
     ("prefill_distance", "prefill logits off ort_cpu", _distance),
     ("decode_distance", "decode logits off ort_cpu", _distance),
 )
 INT4_NOTE = (
-    "note      activations: ort_cpu and openvino_constants quantize them to 8 bits with int4 weights, by their "
-    "defaults;\n          that is where the peers are fastest. tandem computes with f32 activations, unless "
-    "activation_precision says else."
+    "note      activations: tandem, ort_cpu and openvino_constants quantize them to 8 bits with int4 weights, by their\n"
+    "          defaults."
 )
 
 
@@ -61,12 +60,12 @@ def ratios(samples, weights_bytes):
         f"{session}_session_anon_over_weights": _ratio(tandem[f"{session}_session_anon"], [weights_bytes])
         for session in ("second", "third")
     }
-    result["second_session_time_over_first"] = _paired(
+    result["second_session_time_over_first"] = paired(
         [[value] for value in tandem["second_session_ms"]], [[value] for value in tandem["first_session_ms"]]
     )
     for peer in (OPENVINO_CONSTANTS, ORT_CPU):
         for form in ("decode", "prefill"):
-            result[f"{form}_over_{peer}"] = _paired(tandem[f"{form}_ms"], samples[peer][f"{form}_ms"])
+            result[f"{form}_over_{peer}"] = paired(tandem[f"{form}_ms"], samples[peer][f"{form}_ms"])
     result["pair_resident_over_ort_cpu"] = _ratio(tandem["pair_resident"], samples[ORT_CPU]["pair_resident"])
     return result
 
@@ -75,9 +74,20 @@ def table(figures):
     """The figures as lines of text, a column for each candidate."""
     rows = [("", *CANDIDATES)]
     for figure, title, write in ROWS:
-        rows.append((title, *(_cell(figures[name].get(figure), write) for name in CANDIDATES)))
+        rows.append((title, *(cell(figures[name].get(figure), write) for name in CANDIDATES)))
+    return aligned(rows)
+
+
+def brief(reason):
+    """A long reason in one line of at most 250 characters: its beginning and its end, which says most."""
+    text = " ".join(reason.split())
+    return text if len(text) <= 250 else f"{text[:80]} ... {text[-165:]}"
+
+
+def aligned(rows):
+    """Rows of text cells as lines, in columns: the first to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    lines = [[text.rjust(width) for text, width in zip(row, widths, strict=True)] for row in rows]
     for line, (title, *_) in zip(lines, rows, strict=True):
         line[0] = title.ljust(widths[0])
     return "\n".join("  ".join(line) for line in lines)
@@ -92,7 +102,7 @@ def ratio_lines(values, spreads):
     )
 
 
-def _paired(numerators, denominators):
+def paired(numerators, denominators):
     """The ratio of lists of rounds, each a list of samples taken at the same moments."""
     rounds = [
         [numerator / denominator for numerator, denominator in zip(*pair, strict=True)]
@@ -100,6 +110,14 @@ def _paired(numerators, denominators):
     ]
     medians = [median(ratios) for ratios in rounds]
     return {"value": median(_flat(rounds)), "low": min(medians), "high": max(medians)}
+
+
+def cell(spread, write):
+    """Text such as '12.3 [12.1..12.9]'; '12.3' if nothing else was seen, '-' for what a candidate does not have."""
+    if spread is None:
+        return "-"
+    middle, low, high = (write(spread[key]) for key in ("median", "min", "max"))
+    return middle if low == high else f"{middle} [{low}..{high}]"
 
 
 def _ratio(numerators, denominators):
@@ -117,11 +135,3 @@ def _flat(values):
 
 def _spread(values):
     return {"median": median(values), "min": min(values), "max": max(values)}
-
-
-def _cell(spread, write):
-    """Text such as '12.3 [12.1..12.9]'; '12.3' if nothing else was seen, '-' for what a candidate does not have."""
-    if spread is None:
-        return "-"
-    middle, low, high = (write(spread[key]) for key in ("median", "min", "max"))
-    return middle if low == high else f"{middle} [{low}..{high}]"

@@ -1,4 +1,7 @@
-"""A process that runs one candidate, as its parent asks: a line of JSON in, a line of JSON out."""
+"""A process that runs one candidate, as its parent asks: a line of JSON in, a line of JSON out.
+
+Worker is what the pair of a prefill and a decode session needs; llm_worker.py has another.
+"""
 
 import json
 import os
@@ -27,11 +30,11 @@ class Worker:
         arrays, which do not count.
         """
         base = memory.read()
-        create_ms = self._timed(lambda: self._create(form, **options))
+        create_ms = timed(lambda: self._create(form, **options))
         created = memory.read()
         self._bind(form)
         bound = memory.read()
-        first_run_ms = self._timed(self._sessions[form].run)
+        first_run_ms = timed(self._sessions[form].run)
         ran = memory.read()
         growth = (created - base) + (ran - bound)
         return {
@@ -48,13 +51,12 @@ class Worker:
         """Milliseconds of one run; one before it, not timed, makes caches and threads as warm as in a series."""
         run = self._sessions[form].run
         run()
-        return {"ms": self._timed(run)}
+        return {"ms": timed(run)}
 
     def check(self, form):
         """The relative distance (Euclidean) of the logits of the last run from the reference's."""
-        expected = np.load(self._exchange / LOGITS.format(form=form)).astype(np.float64)
-        found = self._arrays[form]["logits"].astype(np.float64)
-        return {"distance": float(np.linalg.norm(found - expected) / np.linalg.norm(expected))}
+        reference = np.load(self._exchange / LOGITS.format(form=form))
+        return {"distance": distance(self._arrays[form]["logits"], reference)}
 
     def file_pages(self, path):
         """Bytes of the file's pages in this process, each divided by how many processes have it."""
@@ -85,12 +87,6 @@ class Worker:
         session.bind(arrays)
         self._arrays[form] = arrays
 
-    @staticmethod
-    def _timed(call):
-        start = time.perf_counter()
-        call()
-        return (time.perf_counter() - start) * 1e3
-
 
 def decode_inputs(prefill, shapes):
     """The inputs of the first decode step after a prefill whose rows are all in use.
@@ -111,12 +107,33 @@ def decode_inputs(prefill, shapes):
     return inputs
 
 
-def serve(candidate, models, exchange, threads):
-    """Answers the requests on standard input until it ends. What libraries print goes to standard error."""
+def distance(found, reference):
+    """The relative distance (Euclidean) of an array from the reference's."""
+    found, reference = found.astype(np.float64), reference.astype(np.float64)
+    return float(np.linalg.norm(found - reference) / np.linalg.norm(reference))
+
+
+def timed(call):
+    """Milliseconds of a call."""
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1e3
+
+
+def serve(make):
+    """Answers the requests on standard input until it ends. What libraries print goes to standard error.
+
+    `make()` gives the object whose methods are the requests; it is called at the first one, so that whatever fails is
+    an answer {"error": reason}.
+    """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    worker = Worker(candidate, models, exchange, threads)
+    worker = None
     for line in sys.stdin:
         request = json.loads(line)
-        answer = getattr(worker, request.pop("do"))(**request)
+        try:
+            worker = worker or make()
+            answer = getattr(worker, request.pop("do"))(**request)
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)

@@ -116,8 +116,8 @@ struct Case {
     all.data<int32_t>()[0] = Total();
     ov::Tensor addresses(ov::element::i32, {2 * kAddressElements});
     for (size_t i : {0, 1}) {
-      KvCache* address = &caches[i];
-      std::memcpy(addresses.data<int32_t>() + i * kAddressElements, &address, sizeof(address));
+      const CacheAddress address = AddressOf(caches[i]);
+      std::copy(address.begin(), address.end(), addresses.data<int32_t>() + i * kAddressElements);
     }
     inputs.insert(inputs.end(),
                   {{Kind::kLast, last}, {Kind::kTotal, all}, {Kind::kAddress, addresses}});

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
+
 #include "device/tensor.h"
 
 namespace tandem {
@@ -19,5 +23,19 @@ class KvCache {
   // either that of Past(), of the same shape, or does not overlap it. Once in a run.
   virtual Tensor Present(const Shape& shape) = 0;
 };
+
+// A cache's address, as elements of an input of i32; and the cache at the address `index` of such
+// an input.
+using CacheAddress = std::array<int32_t, kAddressElements>;
+
+inline CacheAddress AddressOf(KvCache& cache) {
+  return std::bit_cast<CacheAddress>(&cache);
+}
+
+inline KvCache& CacheAt(const int32_t* addresses, size_t index) {
+  CacheAddress address;
+  std::copy_n(addresses + index * kAddressElements, kAddressElements, address.begin());
+  return *std::bit_cast<KvCache*>(address);
+}
 
 }  // namespace tandem

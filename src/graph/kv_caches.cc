@@ -27,7 +27,7 @@ void TakeOut(std::vector<ValueId>& list, ValueId value, const std::vector<Functi
 
 }  // namespace
 
-void BindCaches(Graph& function, std::vector<FunctionCall*> calls) {
+void BindCaches(Graph& function, const std::vector<FunctionCall*>& calls) {
   struct Pair {
     ValueId past;
     ValueId present;

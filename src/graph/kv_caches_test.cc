@@ -62,7 +62,7 @@ class Layer {
       b.Result(*x + "6", kF32, Shape{2, 6, -1, 8});
       b.Node("Unsqueeze", {*x, "two"}, {*x + "5"}).Node("Expand", {*x + "5", "grow"}, {*x + "5r"});
       b.Node("Reshape", {*x + "5r", "all"}, {*x + "6"});
-      *x += "6";
+      *x += '6';
     }
     b.Result(n("kt"), kF32, Shape{2, 6, 8, -1}).Result(n("s"), kF32, Shape{2, 6, -1, -1});
     b.Node("Transpose", {k}, {n("kt")}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
@@ -229,7 +229,7 @@ TEST(BindCaches, EachCallHasItsOwn) {
     ++folded;
     const std::string i{graph[call.inputs.at(0)].name.back()};
     EXPECT_EQ(CacheNames(graph, call),
-              "past_key" + i + " present_key" + i + ", past_value" + i + " present_value" + i);
+              Concat("past_key", i, " present_key", i, ", past_value", i, " present_value", i));
     const Graph& function = calls.functions[call.function];
     EXPECT_EQ(call.inputs.size(), function.inputs.size());
     EXPECT_EQ(call.outputs.size(), function.outputs.size());

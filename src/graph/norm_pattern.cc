@@ -69,8 +69,9 @@ ValueId Normalized(const Walker& walker, ValueId normed, float& epsilon) {
       ValueId root = kNoValue;
       if (const Node* reciprocal = walker.Made(mul->inputs[side], "Reciprocal")) {
         root = reciprocal->inputs[0];
-      } else if (const Node* one = walker.Made(mul->inputs[side], "Div")) {
-        if (ConstantFloat(walker.graph(), one->inputs[0]) == 1.0F) root = one->inputs[1];
+      } else if (const Node* one = walker.Made(mul->inputs[side], "Div");
+                 one != nullptr && ConstantFloat(walker.graph(), one->inputs[0]) == 1.0F) {
+        root = one->inputs[1];
       }
       if (root == kNoValue) continue;
       x = mul->inputs[1 - side];

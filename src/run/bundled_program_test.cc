@@ -290,7 +290,8 @@ TEST_F(BundledCachesTest, AnyChangedCachesAreErrorsOrRun) {
       entry = value == good.at("values").size() ? Json() : Json(value);
       try {
         Run(LoadJson(json));
-      } catch (const Error&) {
+      } catch (const Error& error) {
+        EXPECT_NE(error.what(), std::string());
       }
     }
   }

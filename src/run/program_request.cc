@@ -120,7 +120,7 @@ void ProgramRequest::RunCall(const Program::Call& call, RunTensors& tensors) {
   caches.reserve(call.caches.size());
   cache_addresses_.clear();
   for (const Program::Call::Cache& values : call.caches) {
-    cache_addresses_.push_back(&caches.emplace_back(*this, values, tensors));
+    cache_addresses_.push_back(AddressOf(caches.emplace_back(*this, values, tensors)));
   }
   if (!caches.empty()) {
     const auto elements = static_cast<int64_t>(caches.size() * kAddressElements);

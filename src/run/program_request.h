@@ -58,8 +58,8 @@ class ProgramRequest {
   std::vector<Tensor> current_;  // by value: where it is in this run
   std::vector<Tensor> inputs_;   // by input
   std::vector<LateOutput> late_outputs_;
-  std::vector<KvCache*> cache_addresses_;  // of the call that runs
-  std::vector<Tensor> scratch_;            // of this run: caches that nobody keeps
+  std::vector<CacheAddress> cache_addresses_;  // of the call that runs
+  std::vector<Tensor> scratch_;                // of this run: caches that nobody keeps
 };
 
 }  // namespace tandem

@@ -159,10 +159,9 @@ class CachedProgram {
     const auto attention = std::make_shared<FakeFunction>(
         std::vector{Port{"tandem.caches", DataType::kInt32, {kAddressElements}}},
         std::vector<Port>{}, [this](FakeFunction::Run& run) {
-          KvCache* cache = nullptr;
-          std::memcpy(&cache, run.inputs[0].data, sizeof(cache));
-          const Tensor past = cache->Past();
-          const Tensor present = cache->Present({4});
+          KvCache& cache = CacheAt(reinterpret_cast<const int32_t*>(run.inputs[0].data), 0);
+          const Tensor past = cache.Past();
+          const Tensor present = cache.Present({4});
           in_place = present.data == past.data;
           for (int i = 0; i < 4; ++i) Floats(present)[i] = Floats(past)[i] + 1;
         });

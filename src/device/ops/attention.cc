@@ -221,12 +221,12 @@ class Run {
   void BindCaches(const std::vector<const ov::Tensor*>& inputs) {
     keys_ = kv_[0].tokens;
     if (settings_.cache < 0) return;
-    const ov::Tensor& addresses = *inputs[Index(AttentionInput::kAddress)];
+    const auto cache = [&](size_t i) -> KvCache& {
+      const ov::Tensor& addresses = *inputs[Index(AttentionInput::kAddress)];
+      return CacheAt(addresses.data<const int32_t>(), static_cast<size_t>(settings_.cache) + i);
+    };
     for (size_t i : {0, 1}) {
-      KvCache* cache = nullptr;
-      const auto place = (static_cast<size_t>(settings_.cache) + i) * kAddressElements;
-      std::memcpy(&cache, addresses.data<const int32_t>() + place, sizeof(cache));
-      past_[i] = cache->Past();
+      past_[i] = cache(i).Past();
       const bool has_past = past_[i].type != DataType::kUndefined;
       const Shape& past = past_[i].shape;
       if (has_past && (past.size() != 4 || past[0] != static_cast<int64_t>(batches_) ||
@@ -253,12 +253,9 @@ class Run {
     }
     keys_ = rows_;
     for (size_t i : {0, 1}) {
-      KvCache* cache = nullptr;
-      const auto place = (static_cast<size_t>(settings_.cache) + i) * kAddressElements;
-      std::memcpy(&cache, addresses.data<const int32_t>() + place, sizeof(cache));
       present_[i] =
-          cache->Present({static_cast<int64_t>(batches_), static_cast<int64_t>(kv_heads_[i]),
-                          static_cast<int64_t>(rows_), static_cast<int64_t>(size_)});
+          cache(i).Present({static_cast<int64_t>(batches_), static_cast<int64_t>(kv_heads_[i]),
+                            static_cast<int64_t>(rows_), static_cast<int64_t>(size_)});
       const DataType type = present_[i].type;
       const bool has_past = past_[i].type != DataType::kUndefined;
       if (!FitsFloat32(type) || type != present_[0].type || (has_past && past_[i].type != type)) {
@@ -508,7 +505,7 @@ void Attention::validate_and_infer_types() {
   const bool is_packed = !has(AttentionInput::kKey);
   NODE_VALIDATION_CHECK(this,
                         q.rank().is_static() && (q.size() == 3 || q.size() == 4) &&
-                            q[q.size() - 1].is_static() && !(is_packed && q.size() == 4),
+                            q[q.size() - 1].is_static() && (!is_packed || q.size() == 3),
                         "expected queries [b, n, s, d] or [b, s, n * d], found ", q);
   ov::Dimension::value_type heads = settings_.heads;
   ov::Dimension::value_type size = 0;
@@ -540,7 +537,7 @@ void Attention::validate_and_infer_types() {
         "expected keys and values [b, m, t, d] or [b, t, m * d] with d = ", size, ", found ", x);
     check_heads(has_heads ? x[1].get_length() : settings_.kv_heads);
   }
-  const ov::Dimension tokens = q[q.size() == 4 ? 2 : 1];
+  const ov::Dimension& tokens = q[q.size() == 4 ? 2 : 1];
   set_output_type(0, ov::element::f32,
                   settings_.merges_heads ? ov::PartialShape{q[0], tokens, heads * size}
                                          : ov::PartialShape{q[0], heads, tokens, size});
