@@ -37,8 +37,8 @@ ROWS = (
     ("decode_distance", "decode logits off ort_cpu", _distance),
 )
 INT4_NOTE = (
-    "note      activations: tandem, ort_cpu and openvino_constants quantize them to 8 bits with int4 weights, by their\n"
-    "          defaults."
+    "note      activations: tandem, ort_cpu and openvino_constants quantize them to 8 bits with int4 weights, by\n"
+    "          their defaults."
 )
 
 
