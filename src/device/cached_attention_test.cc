@@ -6,6 +6,7 @@
 #include <random>
 
 #include "device/ops/attention.h"
+#include "graph/attention_ports.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/fake_function.h"
 
@@ -332,6 +333,24 @@ TEST(CachedAttention, CachesOfOtherTypesAreErrors) {
   c.caches[1].type = DataType::kFloat16;
   EXPECT_TANDEM_ERROR(c.Compute(), ErrorCode::kInvalidArgument, "caches of f32 and f16");
 }
+
+TEST(CachedAttention, NoSequencesAreNoWork) {
+  Case none{.ends = {}, .total = 6, .pairs = 8};
+  none.Fill();
+  EXPECT_EQ(none.Compute().get_shape(), (ov::Shape{0, 1, 64}));
+  EXPECT_EQ(none.caches[0].present.shape, (Shape{0, 2, 6, 16}));
+}
+
+// What topologies call an input, and what the operator takes it for.
+static_assert(AttentionPorts::kQuery == static_cast<int>(AttentionInput::kQuery));
+static_assert(AttentionPorts::kKey == static_cast<int>(AttentionInput::kKey));
+static_assert(AttentionPorts::kValue == static_cast<int>(AttentionInput::kValue));
+static_assert(AttentionPorts::kBias == static_cast<int>(AttentionInput::kBias));
+static_assert(AttentionPorts::kCos == static_cast<int>(AttentionInput::kCos));
+static_assert(AttentionPorts::kSin == static_cast<int>(AttentionInput::kSin));
+static_assert(AttentionPorts::kLast == static_cast<int>(AttentionInput::kLast));
+static_assert(AttentionPorts::kTotal == static_cast<int>(AttentionInput::kTotal));
+static_assert(AttentionPorts::kAddress == static_cast<int>(AttentionInput::kAddress));
 
 }  // namespace
 }  // namespace tandem

@@ -45,8 +45,4 @@ struct AttentionUse {
 std::optional<RotaryEmbeddingUse> MatchRotaryEmbedding(const Walker& walker, const Node& node);
 std::optional<AttentionUse> MatchAttention(const Walker& walker, const Node& node);
 
-// com.microsoft GroupQueryAttention with whole heads of f32, f16 or bf16: not with softcap, smooth
-// softmax, local windows, biases, positions, sinks or quantized caches.
-std::optional<AttentionUse> MatchGroupQueryAttention(const Walker& walker, const Node& node);
-
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "graph/attention_pattern.h"
+#include "graph/group_query_attention.h"
 #include "graph/matrix_pattern.h"
 #include "graph/norm_pattern.h"
 #include "graph/product_pattern.h"
@@ -25,12 +26,11 @@ class Lowering {
     const ProductPatterns products(walker, matrices);
     graph_.nodes.clear();
     for (const Node& node : graph.nodes) {
-      if (products.IsJoined(node)) continue;
+      if (products.IsPart(node)) continue;
       if (const ProductGroup* group = products.Find(node)) {
         Replace(node, *group);
-      } else if (const auto matrix = matrices.Match(node)) {
-        // Products are made with their groups.
-        if (matrix->is_gather) Replace(node, *matrix);
+      } else if (const auto gather = matrices.Match(node)) {
+        Replace(node, *gather);
       } else if (const auto norm = MatchRmsNorm(walker, node)) {
         Replace(node, "RmsNorm", {norm->x, norm->weight}, {{"epsilon", norm->epsilon}});
       } else if (const auto gqa = MatchGroupQueryAttention(walker, node)) {

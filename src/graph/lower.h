@@ -13,12 +13,11 @@ enum class Activations {
   kInt8,
 };
 
-// Rewrites nodes into Tandem's own operators, of domain "tandem" and in f32.
+// Rewrites nodes into Tandem's own operators, of domain "tandem" and in f32, which src/device/ops/
+// documents.
 //
-// Those that read weight matrices get the matrix as an argument instead of as a tensor:
-//
-//   SharedMatMul(x [..., k]) -> [..., n]
-//   SharedGather(indices int [...]) -> [..., k]
+// SharedMatMul and SharedGather read weight matrices: as an argument of the node, not as a tensor.
+// One SharedMatMul computes all that product_pattern.h finds to belong together.
 //
 // Taken are MatMul, Gemm (x not transposed, alpha = beta = 1), com.microsoft MatMulNBits (4 and 8
 // bits, no g_idx) and Gather along axis 0, when the weight is a matrix of f32, f16 or bf16, or one
@@ -31,11 +30,8 @@ enum class Activations {
 // level decides: that of MatMulNBits is its own, that of a MatMul with 4-bit codes in blocks is
 // `qdq_accuracy_level` (session.qdq_matmulnbits_accuracy_level), all else has none.
 //
-// What attention_pattern.h recognizes becomes one node, which takes a fraction of the memory that
-// the device needs for its parts:
-//
-//   RotaryEmbedding(x, cos, sin) -> like x
-//   Attention(q, k, v[, bias]) -> like q      attribute scale
+// RmsNorm, RotaryEmbedding and Attention stand for what norm_pattern.h, attention_pattern.h and
+// group_query_attention.h recognize.
 Graph Lower(const Graph& graph, Activations activations = Activations::kAuto,
             int64_t qdq_accuracy_level = kInt8AccuracyLevel);
 

@@ -57,6 +57,7 @@ void ProductPatterns::AddTo(NodeId add) {
   const bool fits = shape != nullptr && addend != nullptr && shape->back() > 0 &&
                     shape->back() == addend->back() && addend->size() <= shape->size();
   if (!fits) return;
+  parts_.insert(id);
   auto group = groups_.extract(id);
   group.key() = add;
   group.mapped().products.front().addends.push_back(other);
@@ -92,8 +93,10 @@ void ProductPatterns::Gate(NodeId mul) {
       };
       if (!fits || !has_constant_addends(first) || !has_constant_addends(second)) continue;
       ProductGroup group{{first, second}, "silu", node.outputs.front()};
-      groups_.erase(gate_id);
-      groups_.erase(up_id);
+      for (NodeId part : {gate_id, up_id}) {
+        parts_.insert(part);
+        groups_.erase(part);
+      }
       groups_[mul] = std::move(group);
       return;
     }
@@ -120,7 +123,7 @@ void ProductPatterns::JoinByActivation() {
       continue;
     }
     groups_[first->second].products.push_back(product);
-    joined_.insert(group->first);
+    parts_.insert(group->first);
     group = groups_.erase(group);
   }
 }

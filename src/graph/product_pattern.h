@@ -40,8 +40,8 @@ class ProductPatterns {
   // The group to compute in place of a node; null for nodes that are not the last of one.
   const ProductGroup* Find(const Node& node) const;
 
-  // Whether the group of another node makes what this one does.
-  bool IsJoined(const Node& node) const { return joined_.contains(IdOf(node)); }
+  // Whether what a node makes is made with the group of another.
+  bool IsPart(const Node& node) const { return parts_.contains(IdOf(node)); }
 
  private:
   NodeId IdOf(const Node& node) const;
@@ -53,7 +53,7 @@ class ProductPatterns {
 
   const Walker& walker_;
   std::map<NodeId, ProductGroup> groups_;  // by last node
-  std::set<NodeId> joined_;
+  std::set<NodeId> parts_;
 };
 
 }  // namespace tandem

@@ -18,6 +18,10 @@ bool Walker::IsReadOnce(ValueId value) const {
   return index_.Consumers(value).size() == 1 && !index_.IsGraphOutput(value);
 }
 
+bool Walker::IsFed(ValueId value) const {
+  return index_.Producer(value) == GraphIndex::kNoNode && !graph_[value].weight;
+}
+
 const Shape* Walker::FloatShape(ValueId value) const {
   if (value == kNoValue || !FitsFloat32(graph_[value].type)) return nullptr;
   const auto& shape = graph_[value].shape;

@@ -24,6 +24,9 @@ class Walker {
   const Node* ReadBy(ValueId value, std::string_view op_type) const;
   bool IsReadOnce(ValueId value) const;
 
+  // Whether `value` is fed to the graph: neither made by a node nor a constant.
+  bool IsFed(ValueId value) const;
+
   // The shape of a float tensor (f32, f16 or bf16) of known rank, not 0; null for all else.
   const Shape* FloatShape(ValueId value) const;
   // The same for one rank.

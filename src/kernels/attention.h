@@ -26,7 +26,8 @@ struct AttentionHeads {
   DataType kv_type = DataType::kFloat32;  // or f16, bf16
   const void* k = nullptr;
   const void* v = nullptr;
-  uint64_t kv_stride = 0;
+  uint64_t k_stride = 0;
+  uint64_t v_stride = 0;
   const float* bias = nullptr;    // null: none
   uint64_t bias_stride = 0;       // 0: one row for all queries
   uint64_t bias_head_stride = 0;  // 0: the same for all heads

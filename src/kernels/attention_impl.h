@@ -118,8 +118,8 @@ void MixValues(const float* p, const KvRows<V, kType>& v, uint64_t keys, uint64_
 template <typename V, DataType kType>
 void OneQuery(const AttentionHeads& heads, uint64_t h, uint64_t query, float* scores) {
   const float* q = heads.q + h * heads.q_head_stride + query * heads.q_stride;
-  const KvRows<V, kType> k{heads.k, heads.kv_stride};
-  const KvRows<V, kType> v{heads.v, heads.kv_stride};
+  const KvRows<V, kType> k{heads.k, heads.k_stride};
+  const KvRows<V, kType> v{heads.v, heads.v_stride};
   const uint64_t keys = heads.Sees(query);
   uint64_t t = 0;
   for (; t + 4 <= keys; t += 4) FourScores(q, k, t, heads.size, scores);
@@ -175,8 +175,8 @@ void KeyPanel(const KvRows<V, kType>& k, uint64_t t, uint64_t keys, uint64_t siz
 
 template <typename V, DataType kType>
 void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
-  const KvRows<V, kType> k{heads.k, heads.kv_stride};
-  const KvRows<V, kType> v{heads.v, heads.kv_stride};
+  const KvRows<V, kType> k{heads.k, heads.k_stride};
+  const KvRows<V, kType> v{heads.v, heads.v_stride};
   // What the last query sees is enough for all.
   const uint64_t keys = heads.Sees(last - 1);
   const uint64_t stride = CeilDivide(keys, kPanelOutputs) * kPanelOutputs;  // of scores

@@ -60,7 +60,8 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
     head.scale = 0.2F;
     head.q_stride = size + 3;
     head.q_head_stride = queries * head.q_stride;
-    head.kv_stride = size + 1;
+    head.k_stride = size + 1;
+    head.v_stride = size + 5;
     head.kv_type = options.kv_type;
     head.bias_stride = keys;
     head.bias_head_stride = queries * keys;
@@ -68,8 +69,8 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
     head.out_head_stride = queries * head.out_stride;
     if (options.is_causal) head.first_sees = keys - std::min(keys - 1, queries - 1);
     const auto q = Random(rows * head.q_stride);
-    auto k = Random(keys * head.kv_stride);
-    auto v = Random(keys * head.kv_stride);
+    auto k = Random(keys * head.k_stride);
+    auto v = Random(keys * head.v_stride);
     std::vector<uint16_t> short_k;
     std::vector<uint16_t> short_v;
     if (options.kv_type != DataType::kFloat32) {
@@ -97,7 +98,7 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
       double most = -INFINITY;
       for (uint64_t t = 0; t < sees; ++t) {
         for (uint64_t d = 0; d < size; ++d) {
-          p[t] += double{q[s * head.q_stride + d]} * k[t * head.kv_stride + d];
+          p[t] += double{q[s * head.q_stride + d]} * k[t * head.k_stride + d];
         }
         p[t] = p[t] * head.scale + (options.has_bias ? bias[s * keys + t] : 0);
         most = std::max(most, p[t]);
@@ -105,7 +106,7 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
       for (double& value : p) sum += value = std::exp(value - most);
       for (uint64_t d = 0; d < size; ++d) {
         double expected = 0;
-        for (uint64_t t = 0; t < sees; ++t) expected += p[t] / sum * v[t * head.kv_stride + d];
+        for (uint64_t t = 0; t < sees; ++t) expected += p[t] / sum * v[t * head.v_stride + d];
         ASSERT_NEAR(out[s * head.out_stride + d], expected, 2e-5)
             << queries << " queries " << keys << " keys " << size << " query " << s << " at " << d;
       }

@@ -5,12 +5,6 @@
 #include "kernels/kernels.h"
 
 namespace tandem {
-namespace {
-
-// Elements below which a second thread costs more than it saves.
-constexpr uint64_t kSerialElements = 32 * 1024;
-
-}  // namespace
 
 RmsNorm::RmsNorm(const ov::OutputVector& inputs, float epsilon) : Op(inputs), epsilon_(epsilon) {
   constructor_validate_and_infer_types();

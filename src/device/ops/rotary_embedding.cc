@@ -6,12 +6,6 @@
 #include "kernels/rotary_embedding.h"
 
 namespace tandem {
-namespace {
-
-// Elements below which a second thread costs more than it saves.
-constexpr uint64_t kSerialElements = 16 * 1024;
-
-}  // namespace
 
 RotaryEmbedding::RotaryEmbedding(const ov::OutputVector& inputs) : Op(inputs) {
   constructor_validate_and_infer_types();

@@ -12,10 +12,6 @@
 namespace tandem {
 namespace {
 
-// Multiply-adds below which a second thread costs more than it saves: some ten microseconds of one.
-constexpr uint64_t kSerialMacs = 200'000;
-constexpr uint64_t kSerialElements = 16 * 1024;  // to quantize
-
 const Kernels& ActiveKernels() {
   static const Kernels& kernels = KernelsFor(ActiveIsa());
   return kernels;
@@ -43,8 +39,18 @@ ov::Shape BroadcastShape(const ov::Node& op, const ov::Shape& a, const ov::Shape
 struct Product {
   const PackedMatrix* w = nullptr;
   const QuantizedRows* codes = nullptr;  // null: x in f32
-  std::vector<BroadcastRows> addends;
+  ov::Shape shape;                       // of x * w
+  ov::Shape result;                      // with the addends, over which it may repeat
+  std::vector<BroadcastRows> addends;    // added as panels are made
   float* y = nullptr;
+  std::unique_ptr<float[]> apart;  // y, unless it is an output of the operator
+
+  bool repeats() const { return result != shape; }
+
+  void AllocateApart() {
+    apart = std::make_unique_for_overwrite<float[]>(ov::shape_size(shape));
+    y = apart.get();
+  }
 
   void Compute(const float* x, uint64_t rows, uint64_t first, uint64_t last) const {
     if (codes != nullptr) {
@@ -52,22 +58,86 @@ struct Product {
     } else {
       ActiveKernels().matmul(*w, x, rows, y, first, last);
     }
-    if (addends.empty()) return;
     const uint64_t begin = first * kPanelOutputs;
     const uint64_t end = std::min(last * kPanelOutputs, w->n());
     for (const BroadcastRows& addend : addends) {
       for (uint64_t row = 0; row < rows; ++row) {
-        const float* from = addend.Row(row);
-        float* to = y + row * w->n();
-        if (addend.step() == 0) {
-          for (uint64_t i = begin; i < end; ++i) to[i] += *from;
-        } else {
-          for (uint64_t i = begin; i < end; ++i) to[i] += from[i];
-        }
+        Add(addend, row, begin, end, y + row * w->n());
       }
     }
   }
+
+  // to[begin .. end) += row `row` of the addend.
+  static void Add(const BroadcastRows& addend, uint64_t row, uint64_t begin, uint64_t end,
+                  float* to) {
+    const float* from = addend.Row(row);
+    if (addend.step() == 0) {
+      for (uint64_t i = begin; i < end; ++i) to[i] += *from;
+    } else {
+      for (uint64_t i = begin; i < end; ++i) to[i] += from[i];
+    }
+  }
 };
+
+// The codes of x for all products with a quantized weight.
+std::vector<std::unique_ptr<QuantizedRows>> Quantize(const float* x, uint64_t rows,
+                                                     std::vector<Product>& products) {
+  std::vector<std::unique_ptr<QuantizedRows>> all;
+  for (size_t i = 0; i < products.size(); ++i) {
+    Product& product = products[i];
+    if (!IsQuantized(*product.w)) continue;
+    if (i > 0 && SharesCodes(*products[i - 1].w, *product.w)) {
+      product.codes = products[i - 1].codes;
+      continue;
+    }
+    QuantizedRows& codes = *all.emplace_back(std::make_unique<QuantizedRows>(*product.w, rows));
+    product.codes = &codes;
+    ParallelRanges(
+        rows, CeilDivide(kSerialElements, product.w->k()),
+        [&](uint64_t first, uint64_t last) { ActiveKernels().quantize(x, codes, first, last); });
+  }
+  return all;
+}
+
+// Panels that make a task worth its own for `macs` multiply-adds each.
+uint64_t PanelGrain(uint64_t macs) {
+  return CeilDivide(kSerialMacs, std::max<uint64_t>(1, macs));
+}
+
+// All panels of all products, counted through.
+void ComputeAll(const float* x, uint64_t rows, const std::vector<Product>& products) {
+  uint64_t panels = 0;
+  for (const Product& product : products) panels += product.w->panels();
+  const uint64_t grain = PanelGrain(rows * products.front().w->k() * kPanelOutputs);
+  ParallelRanges(panels, grain, [&](uint64_t first, uint64_t last) {
+    uint64_t base = 0;
+    for (const Product& product : products) {
+      const uint64_t end = base + product.w->panels();
+      const uint64_t from = std::max(first, base);
+      const uint64_t to = std::min(last, end);
+      if (from < to) product.Compute(x, rows, from - base, to - base);
+      base = end;
+    }
+  });
+}
+
+// Panel by panel: what both products have made is still in the cache when it is gated.
+void ComputeGated(const float* x, uint64_t rows, const Product& gate, const Product& up) {
+  const uint64_t n = gate.w->n();
+  const uint64_t grain = PanelGrain(2 * rows * gate.w->k() * kPanelOutputs);
+  ParallelRanges(gate.w->panels(), grain, [&](uint64_t first, uint64_t last) {
+    for (uint64_t panel = first; panel < last; ++panel) {
+      gate.Compute(x, rows, panel, panel + 1);
+      up.Compute(x, rows, panel, panel + 1);
+      const uint64_t begin = panel * kPanelOutputs;
+      const uint64_t count = std::min(kPanelOutputs, n - begin);
+      for (uint64_t row = 0; row < rows; ++row) {
+        const uint64_t at = row * n + begin;
+        ActiveKernels().silu_gate(gate.y + at, up.y + at, count);
+      }
+    }
+  });
+}
 
 }  // namespace
 
@@ -134,15 +204,11 @@ std::shared_ptr<ov::Node> SharedMatMul::clone_with_new_inputs(
 
 bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const {
   const ov::Tensor& x = inputs.front();
-  const ov::Shape& x_shape = x.get_shape();
-  const auto k = static_cast<uint64_t>(k_);
-  const uint64_t rows = x.get_size() / k;
   const auto* x_data = x.data<const float>();
+  const uint64_t rows = x.get_size() / static_cast<uint64_t>(k_);
   const bool is_gated = !epilogue_.gate.empty();
 
   std::vector<Product> products(more_n_.size() + 1);
-  std::vector<ov::Shape> shapes(products.size(), x_shape);
-  uint64_t panels = 0;
   for (size_t i = 0; i < products.size(); ++i) {
     const int64_t n = i == 0 ? n_ : more_n_[i - 1];
     const WeightForm& form = Weight(inputs.back(), static_cast<int64_t>(i), n);
@@ -150,80 +216,37 @@ bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& i
       throw Error(ErrorCode::kInternal, get_friendly_name() + ": weight not packed");
     }
     products[i].w = &*form.packed;
-    shapes[i].back() = form.packed->n();
-    if (i == 0 || !is_gated) panels += form.packed->panels();
+    products[i].shape = x.get_shape();
+    products[i].shape.back() = form.packed->n();
+    products[i].result = products[i].shape;
   }
-
-  // An addend may be larger than its product, which then repeats over it.
-  std::vector<ov::Shape> results = shapes;
   for (size_t i = 0; i < epilogue_.addends.size(); ++i) {
-    ov::Shape& result = results[static_cast<size_t>(epilogue_.addends[i])];
-    result = BroadcastShape(*this, result, inputs[i + 1].get_shape());
+    Product& product = products[static_cast<size_t>(epilogue_.addends[i])];
+    product.result = BroadcastShape(*this, product.result, inputs[i + 1].get_shape());
   }
-  std::vector<std::unique_ptr<float[]>> apart(products.size());
+  for (size_t i = 0; i < epilogue_.addends.size(); ++i) {
+    Product& product = products[static_cast<size_t>(epilogue_.addends[i])];
+    if (!product.repeats()) product.addends.emplace_back(*this, inputs[i + 1], product.shape);
+  }
   for (size_t i = 0; i < products.size(); ++i) {
-    const bool is_result = i == 0 || !is_gated;
-    if (is_result) outputs[i].set_shape(results[i]);
-    if (is_result && results[i] == shapes[i]) {
+    const bool is_output = i < outputs.size();  // of a gated product, the first is
+    if (is_output) outputs[i].set_shape(products[i].result);
+    if (is_output && !products[i].repeats()) {
       products[i].y = outputs[i].data<float>();
     } else {
-      apart[i] = std::make_unique_for_overwrite<float[]>(rows * products[i].w->n());
-      products[i].y = apart[i].get();
+      products[i].AllocateApart();
     }
-  }
-  for (size_t i = 0; i < epilogue_.addends.size(); ++i) {
-    const auto product = static_cast<size_t>(epilogue_.addends[i]);
-    if (results[product] != shapes[product]) continue;
-    products[product].addends.emplace_back(*this, inputs[i + 1], shapes[product]);
   }
 
   std::vector<std::unique_ptr<QuantizedRows>> codes;
-  if (int8_) {
-    for (size_t i = 0; i < products.size(); ++i) {
-      Product& product = products[i];
-      if (!IsQuantized(*product.w)) continue;
-      if (i > 0 && SharesCodes(*products[i - 1].w, *product.w)) {
-        product.codes = products[i - 1].codes;
-        continue;
-      }
-      codes.push_back(std::make_unique<QuantizedRows>(*product.w, rows));
-      QuantizedRows& made = *codes.back();
-      product.codes = &made;
-      ParallelRanges(rows, CeilDivide(kSerialElements, k), [&](uint64_t first, uint64_t last) {
-        ActiveKernels().quantize(x_data, made, first, last);
-      });
-    }
+  if (int8_) codes = Quantize(x_data, rows, products);
+  if (is_gated) {
+    ComputeGated(x_data, rows, products[0], products[1]);
+  } else {
+    ComputeAll(x_data, rows, products);
   }
-
-  const uint64_t macs_of_panel = rows * k * kPanelOutputs * (is_gated ? 2 : 1);
-  const uint64_t grain = CeilDivide(kSerialMacs, std::max<uint64_t>(1, macs_of_panel));
-  ParallelRanges(panels, grain, [&](uint64_t first, uint64_t last) {
-    if (is_gated) {
-      // Panel by panel: what was computed is still in the cache.
-      const uint64_t n = products[0].w->n();
-      for (uint64_t panel = first; panel < last; ++panel) {
-        for (const Product& product : products) product.Compute(x_data, rows, panel, panel + 1);
-        const uint64_t begin = panel * kPanelOutputs;
-        const uint64_t count = std::min(kPanelOutputs, n - begin);
-        for (uint64_t row = 0; row < rows; ++row) {
-          const uint64_t at = row * n + begin;
-          ActiveKernels().silu_gate(products[0].y + at, products[1].y + at, count);
-        }
-      }
-      return;
-    }
-    // The panels of all products are counted through.
-    uint64_t base = 0;
-    for (const Product& product : products) {
-      const uint64_t end = base + product.w->panels();
-      const uint64_t from = std::max(first, base);
-      const uint64_t to = std::min(last, end);
-      if (from < to) product.Compute(x_data, rows, from - base, to - base);
-      base = end;
-    }
-  });
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (results[i] != shapes[i]) AddRepeated(i, products[i].y, shapes[i], outputs[i], inputs);
+    if (products[i].repeats()) AddRepeated(i, products[i].y, products[i].shape, outputs[i], inputs);
   }
   return true;
 }
@@ -241,10 +264,7 @@ void SharedMatMul::AddRepeated(size_t product, const float* y, const ov::Shape& 
   auto* out = output.data<float>();
   std::fill_n(out, output.get_size(), 0.0F);
   for (uint64_t row = 0; row < output.get_size() / n; ++row, out += n) {
-    for (const BroadcastRows& term : terms) {
-      const float* from = term.Row(row);
-      for (uint64_t i = 0; i < n; ++i) out[i] += from[i * term.step()];
-    }
+    for (const BroadcastRows& term : terms) Product::Add(term, row, 0, n, out);
   }
 }
 
