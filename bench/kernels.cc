@@ -1,7 +1,7 @@
 // Speed of the matrix multiplication kernels over packed weights, by layout, rows and instruction
 // set, each on one thread and on all. Rates: bytes of packed weights per second, and multiply-adds.
 //
-// The weights of a run exceed the caches, as those of a model do: kCopies matrices in turn.
+// The weights of a run exceed the caches, as those of a model do: several matrices in turn.
 
 #include "kernels/kernels.h"
 
@@ -16,16 +16,16 @@ namespace {
 
 constexpr uint64_t kOutputs = 1536;
 constexpr uint64_t kInputs = 1536;
-constexpr size_t kCopies = 16;
+constexpr uint64_t kAllBytes = uint64_t{160} << 20;  // of the matrices together
 
 const std::vector<PackedMatrix>& Weights(DataType type) {
   static std::map<DataType, std::vector<PackedMatrix>> all;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   std::vector<PackedMatrix>& weights = all[type];
-  for (size_t i = weights.size(); i < kCopies; ++i) {
+  while (weights.empty() || weights.size() * weights.front().bytes().size() < kAllBytes) {
     const RandomMatrix matrix({.n = kOutputs, .k = kInputs, .type = type},
-                              static_cast<unsigned>(i));
+                              static_cast<unsigned>(weights.size()));
     weights.push_back(PackedMatrix::Pack(matrix.source(), Serial));
   }
   return weights;

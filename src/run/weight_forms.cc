@@ -37,9 +37,13 @@ bool IsAligned(const Weight& weight) {
   return reinterpret_cast<uintptr_t>(weight.bytes.data()) % element == 0;
 }
 
+// A page of a file that is touched brings its neighbours with it, up to megabytes of them: below
+// this, a copy takes less memory than the pages that it is in.
+constexpr uint64_t kLeastMappedBytes = 64 * 1024;
+
 WeightForm PlainForm(const Weight& weight) {
   WeightForm form;
-  if (weight.file && IsAligned(weight)) {
+  if (weight.file && IsAligned(weight) && weight.bytes.size() >= kLeastMappedBytes) {
     // Read-only pages: nobody writes through a constant.
     form.plain =
         Tensor{weight.type, weight.shape, const_cast<std::byte*>(weight.bytes.data()), weight.file};

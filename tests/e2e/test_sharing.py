@@ -140,10 +140,18 @@ def test_report_of_the_last_session_stays(open_session, alone, weights):
 
 
 def test_mapped_table_takes_no_memory(tmp_path, open_session, alone, rng):
-    table = matrix(rng, INPUTS, OUTPUTS)
+    table = matrix(rng, 1000, OUTPUTS)
     sessions = [open_session(lookup(table).save(tmp_path / f"{name}.onnx")) for name in "ab"]
     assert alone.process["forms"] == {"mapped": {"count": 1, "bytes": table.nbytes}}
     assert alone.process["weight_bytes_in_private_memory"] == 0
+    assert_shared_by(alone, len(sessions))
+
+
+def test_small_table_is_copied_once(tmp_path, open_session, alone, rng):
+    """The pages that it is in are larger."""
+    table = matrix(rng, INPUTS, OUTPUTS)
+    sessions = [open_session(lookup(table).save(tmp_path / f"{name}.onnx")) for name in "ab"]
+    assert alone.process["forms"] == {"copied": {"count": 1, "bytes": table.nbytes}}
     assert_shared_by(alone, len(sessions))
 
 

@@ -40,7 +40,7 @@ def test_weights_in_two_files(tmp_path, rng, x):
 
 @pytest.mark.parametrize("offset", [1, 2, 3, 4, 64, 4096, 4097, 1 << 20])
 def test_weights_at_any_offset(tmp_path, report, rng, offset):
-    weights, table = matrix(rng, INPUTS, OUTPUTS), matrix(rng, INPUTS, INPUTS)
+    weights, table = matrix(rng, INPUTS, OUTPUTS), matrix(rng, 300, INPUTS)  # more than a few pages
     model = Model()
     rows = model.add("Gather", model.weight(table, "table"), model.input("ids", ["n"], np.int64))
     model.output(model.add("MatMul", rows, model.weight(weights, "w"), name="y"))
