@@ -35,6 +35,10 @@ struct AttentionHeads {
   uint64_t out_stride = 0;
   uint64_t out_head_stride = 0;
 
+  // The row of bias of a query; null when there is none.
+  const float* Bias(uint64_t head, uint64_t query) const {
+    return bias == nullptr ? nullptr : bias + head * bias_head_stride + query * bias_stride;
+  }
   // How many keys query `query` sees.
   uint64_t Sees(uint64_t query) const {
     return first_sees == 0 || first_sees + query > keys ? keys : first_sees + query;
@@ -42,11 +46,12 @@ struct AttentionHeads {
 };
 
 // Computes queries [first, last) of all heads. A row whose scores are all -infinity gives NaN, as
-// everywhere. Takes scratch memory of some keys * (heads * kAttentionBlock + 16) floats when there
+// everywhere. Keys at the ends may not be read when the bias leaves them no probability.
+// Takes scratch memory of some keys * (heads * kAttentionBlock + 16) floats when there
 // are more than a few queries.
 using AttentionKernel = void (*)(const AttentionHeads& heads, uint64_t first, uint64_t last);
 
 // Queries that are worth a task of their own.
-constexpr uint64_t kAttentionBlock = 32;
+constexpr uint64_t kAttentionBlock = 36;
 
 }  // namespace tandem

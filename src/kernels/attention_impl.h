@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 
 #include "kernels/attention.h"
 #include "kernels/matmul_impl.h"
@@ -18,6 +20,14 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kFewQueries = 4;
+
+// Keys [begin, end).
+struct KeyRange {
+  uint64_t begin;
+  uint64_t end;
+
+  uint64_t size() const { return end - begin; }
+};
 
 // Rows of keys or values in f32, f16 or bf16.
 template <typename V, DataType kType>
@@ -131,10 +141,7 @@ void OneQuery(const AttentionHeads& heads, uint64_t h, uint64_t query, float* sc
     }
     scores[t] = Sum(sum);
   }
-  const float* bias = heads.bias == nullptr
-                          ? nullptr
-                          : heads.bias + h * heads.bias_head_stride + query * heads.bias_stride;
-  const float normalize = Softmax<V>(scores, keys, heads.scale, bias);
+  const float normalize = Softmax<V>(scores, keys, heads.scale, heads.Bias(h, query));
   float* out = heads.out + h * heads.out_head_stride + query * heads.out_stride;
   constexpr uint64_t kWide = 4 * kPanelOutputs;
   uint64_t d = 0;
@@ -144,18 +151,6 @@ void OneQuery(const AttentionHeads& heads, uint64_t h, uint64_t query, float* sc
   for (; d < heads.size; d += kPanelOutputs) {
     const uint64_t part = std::min(kPanelOutputs, heads.size - d);
     MixValues<V, kType, 1>(scores, v, keys, d, part, normalize, out);
-  }
-}
-
-// Runs the tiles of matmul_impl.h over all rows: y [rows][columns] = x [rows][inputs] * panel.
-template <typename V>
-void TileRows(const float* panel, uint64_t inputs, const float* x, uint64_t x_stride, float* y,
-              uint64_t y_stride, uint64_t columns, uint64_t rows) {
-  static constexpr auto kTiles = Tiles<V>(std::make_index_sequence<V::kTileRows>());
-  for (uint64_t row = 0; row < rows; row += V::kTileRows) {
-    const uint64_t count = std::min<uint64_t>(V::kTileRows, rows - row);
-    kTiles[count - 1](panel, inputs, x + row * x_stride, x_stride, y + row * y_stride, y_stride,
-                      columns, /*add=*/false);
   }
 }
 
@@ -173,15 +168,93 @@ void KeyPanel(const KvRows<V, kType>& k, uint64_t t, uint64_t keys, uint64_t siz
   }
 }
 
+// The largest sum of squares of `rows` rows of `size` elements, which load(row, at, count) gives.
+// NaN when one is not finite.
+template <typename V, typename Load>
+float LargestSquare(uint64_t rows, uint64_t size, const Load& load) {
+  float largest = 0;
+  float finite = 0;
+  for (uint64_t row = 0; row < rows; ++row) {
+    V squares = V::Zero();
+    for (uint64_t d = 0; d < size; d += kPanelOutputs) {
+      const V part = load(row, d, std::min(kPanelOutputs, size - d));
+      squares = MulAdd(part, part, squares);
+    }
+    const float sum = Sum(squares);
+    largest = std::max(largest, sum);
+    finite += sum * 0;
+  }
+  return largest + finite;
+}
+
+// The keys [0, keys) but for those at the ends, in whole vectors, whose bias is lower than the
+// row's largest by more than `gap`.
+template <typename V>
+KeyRange WithinGap(const float* bias, uint64_t keys, float gap) {
+  V largest = V::Broadcast(bias[0]);
+  const uint64_t whole = keys - keys % kPanelOutputs;
+  for (uint64_t t = 0; t < whole; t += kPanelOutputs) largest = Max(largest, V::Load(bias + t));
+  const float least =
+      std::accumulate(bias + whole, bias + keys, Largest(largest),
+                      [](float most, float value) { return std::max(most, value); }) -
+      gap;
+  const auto is_below = [&](uint64_t t) {
+    if (t < whole) return Largest(V::Load(bias + t)) < least;
+    return std::all_of(bias + t, bias + keys, [&](float value) { return value < least; });
+  };
+  uint64_t vectors = CeilDivide(keys, kPanelOutputs);
+  while (vectors > 0 && is_below((vectors - 1) * kPanelOutputs)) --vectors;
+  if (vectors == 0) return {0, keys};
+  uint64_t begin = 0;
+  while (is_below(begin)) begin += kPanelOutputs;
+  return {begin, std::min(keys, vectors * kPanelOutputs)};
+}
+
+// The keys that queries [first, last) see, without those at the ends to which the bias leaves no
+// probability: two scores are at most 2 |q| |k| scale apart, and e^x is 0 below kExpLowest.
+template <typename V, DataType kType>
+KeyRange SeenKeys(const AttentionHeads& heads, uint64_t first, uint64_t last) {
+  const KeyRange all{0, heads.Sees(last - 1)};
+  if (heads.bias == nullptr) return all;
+  const KvRows<V, kType> k{heads.k, heads.k_stride};
+  float q_square = 0;
+  for (uint64_t h = 0; h < heads.heads; ++h) {
+    const float* q = heads.q + h * heads.q_head_stride + first * heads.q_stride;
+    const float square =
+        LargestSquare<V>(last - first, heads.size, [&](uint64_t row, uint64_t at, uint64_t count) {
+          return LoadPart<V>(q + row * heads.q_stride + at, count);
+        });
+    q_square = square > q_square || std::isnan(square) ? square : q_square;
+  }
+  const float k_square = LargestSquare<V>(
+      all.end, heads.size,
+      [&](uint64_t row, uint64_t at, uint64_t count) { return k.Load(row, at, count); });
+  // A NaN is a gap that no bias exceeds.
+  const float gap =
+      2.001F * std::abs(heads.scale) * std::sqrt(q_square) * std::sqrt(k_square) - kExpLowest + 1;
+  const uint64_t biased_heads = heads.bias_head_stride == 0 ? 1 : heads.heads;
+  const uint64_t biased_queries = heads.bias_stride == 0 ? 1 : last - first;
+  KeyRange range{all.end, 0};
+  for (uint64_t h = 0; h < biased_heads; ++h) {
+    for (uint64_t query = first; query < first + biased_queries; ++query) {
+      const KeyRange row = WithinGap<V>(heads.Bias(h, query), all.end, gap);
+      range.begin = std::min(range.begin, row.begin);
+      range.end = std::max(range.end, row.end);
+    }
+  }
+  return range;
+}
+
 template <typename V, DataType kType>
 void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
+  constexpr uint64_t kColumns = V::kTilePanels * kPanelOutputs;  // keys or elements at a time
   const KvRows<V, kType> k{heads.k, heads.k_stride};
   const KvRows<V, kType> v{heads.v, heads.v_stride};
   // What the last query sees is enough for all.
   const uint64_t keys = heads.Sees(last - 1);
-  const uint64_t stride = CeilDivide(keys, kPanelOutputs) * kPanelOutputs;  // of scores
+  const uint64_t stride = CeilDivide(keys, kColumns) * kColumns;  // of scores
   const uint64_t longest = std::max(heads.size, keys);
-  const auto panel = std::make_unique_for_overwrite<float[]>(longest * kPanelOutputs);
+  const auto panels = std::make_unique_for_overwrite<float[]>(longest * kColumns);
   const auto all_scores =
       std::make_unique_for_overwrite<float[]>(heads.heads * kAttentionBlock * stride);
   const auto normalize = std::make_unique_for_overwrite<float[]>(heads.heads * kAttentionBlock);
@@ -190,38 +263,48 @@ void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
   };
   for (uint64_t block = first; block < last; block += kAttentionBlock) {
     const uint64_t rows = std::min(kAttentionBlock, last - block);
-    const uint64_t seen = heads.Sees(block + rows - 1);
-    for (uint64_t t = 0; t < seen; t += kPanelOutputs) {
-      KeyPanel(k, t, seen, heads.size, panel.get());
+    const KeyRange seen = SeenKeys<V, kType>(heads, block, block + rows);
+    const uint64_t key_panel = heads.size * kPanelOutputs;
+    for (uint64_t t = seen.begin; t < seen.end; t += kColumns) {
+      for (uint64_t p = 0; p < V::kTilePanels; ++p) {
+        KeyPanel(k, t + p * kPanelOutputs, seen.end, heads.size, panels.get() + p * key_panel);
+      }
       for (uint64_t h = 0; h < heads.heads; ++h) {
-        TileRows<V>(panel.get(), heads.size,
+        TileRows<V>(panels.get(), key_panel, heads.size,
                     heads.q + h * heads.q_head_stride + block * heads.q_stride, heads.q_stride,
-                    scores_of(h) + t, stride, kPanelOutputs, rows);
+                    scores_of(h) + t - seen.begin, stride, kColumns, /*add=*/false, rows);
       }
     }
     for (uint64_t h = 0; h < heads.heads; ++h) {
       for (uint64_t row = 0; row < rows; ++row) {
-        const float* bias = heads.bias == nullptr ? nullptr
-                                                  : heads.bias + h * heads.bias_head_stride +
-                                                        (block + row) * heads.bias_stride;
+        const float* bias = heads.Bias(h, block + row);
         float* scores = scores_of(h) + row * stride;
-        const uint64_t sees = heads.Sees(block + row);
-        normalize[h * kAttentionBlock + row] = Softmax<V>(scores, sees, heads.scale, bias);
-        std::fill(scores + sees, scores + seen, 0.0F);
+        const uint64_t sees = std::min(heads.Sees(block + row), seen.end) - seen.begin;
+        normalize[h * kAttentionBlock + row] =
+            Softmax<V>(scores, sees, heads.scale, bias == nullptr ? nullptr : bias + seen.begin);
+        std::fill(scores + sees, scores + seen.size(), 0.0F);
       }
     }
-    for (uint64_t d = 0; d < heads.size; d += kPanelOutputs) {
-      const uint64_t part = std::min(kPanelOutputs, heads.size - d);
-      for (uint64_t t = 0; t < seen; ++t) {
-        v.Load(t, d, part).Store(panel.get() + t * kPanelOutputs);
+    for (uint64_t d = 0; d < heads.size; d += kColumns) {
+      const uint64_t columns = std::min(kColumns, heads.size - d);
+      const uint64_t value_panel = seen.size() * kPanelOutputs;
+      for (uint64_t at = 0; at < columns; at += kPanelOutputs) {
+        float* to = panels.get() + at * seen.size();
+        for (uint64_t t = seen.begin; t < seen.end; ++t, to += kPanelOutputs) {
+          v.Load(t, d + at, std::min(kPanelOutputs, columns - at)).Store(to);
+        }
       }
       for (uint64_t h = 0; h < heads.heads; ++h) {
         float* out = heads.out + h * heads.out_head_stride + block * heads.out_stride + d;
-        TileRows<V>(panel.get(), seen, scores_of(h), stride, out, heads.out_stride, part, rows);
+        TileRows<V>(panels.get(), value_panel, seen.size(), scores_of(h), stride, out,
+                    heads.out_stride, columns, /*add=*/false, rows);
         for (uint64_t row = 0; row < rows; ++row) {
-          float* place = out + row * heads.out_stride;
           const V factor = V::Broadcast(normalize[h * kAttentionBlock + row]);
-          StorePart(LoadPart<V>(place, part) * factor, place, part);
+          for (uint64_t at = 0; at < columns; at += kPanelOutputs) {
+            const uint64_t part = std::min(kPanelOutputs, columns - at);
+            float* place = out + row * heads.out_stride + at;
+            StorePart(LoadPart<V>(place, part) * factor, place, part);
+          }
         }
       }
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -26,6 +27,7 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
   struct Options {
     bool has_bias = false;
     bool is_causal = false;
+    uint64_t window = 0;  // keys that the bias leaves to a query; 0: all
     uint64_t heads = 1;
     DataType kv_type = DataType::kFloat32;
   };
@@ -48,6 +50,21 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
       value = type == DataType::kBfloat16 ? Bfloat16ToFloat(bits.back()) : HalfToFloat(bits.back());
     }
     return bits;
+  }
+
+  // Leaves `window` keys to each query, the first query the first ones; to every fifth none.
+  static void Mask(uint64_t queries, uint64_t keys, uint64_t window, std::vector<float>& bias) {
+    for (uint64_t row = 0; row < bias.size() / keys; ++row) {
+      const uint64_t query = row % queries;
+      const float masked = query % 2 == 0 ? std::numeric_limits<float>::lowest() : -INFINITY;
+      for (uint64_t t = 0; t < keys; ++t) {
+        const bool is_seen = t >= query && t < query + window;
+        float& value = bias[row * keys + t];
+        value = query % 5 == 4 || query >= keys ? std::numeric_limits<float>::lowest()
+                : is_seen                       ? 0.5F
+                                                : masked;
+      }
+    }
   }
 
   void ExpectExact(uint64_t queries, uint64_t keys, uint64_t size, const Options& options) {
@@ -80,6 +97,7 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
     auto bias = Random(rows * keys, 3);
     for (size_t i = 0; i < bias.size(); i += 3) bias[i] = -10000;  // masked
     for (size_t i = 1; i < bias.size(); i += keys) bias[i] = 0;    // never the whole row
+    if (options.window > 0) Mask(queries, keys, options.window, bias);
     constexpr float kUntouched = -77;
     std::vector<float> out((rows + 1) * head.out_stride, kUntouched);
     head.q = q.data();
@@ -100,7 +118,8 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
         for (uint64_t d = 0; d < size; ++d) {
           p[t] += double{q[s * head.q_stride + d]} * k[t * head.k_stride + d];
         }
-        p[t] = p[t] * head.scale + (options.has_bias ? bias[s * keys + t] : 0);
+        p[t] *= head.scale;
+        if (options.has_bias) p[t] = static_cast<float>(p[t]) + bias[s * keys + t];
         most = std::max(most, p[t]);
       }
       for (double& value : p) sum += value = std::exp(value - most);
@@ -136,6 +155,16 @@ TEST_P(AttentionTest, CausalSharedAndShortKeys) {
           ExpectExact(queries, keys, size,
                       {.has_bias = keys == 18, .is_causal = true, .heads = 3, .kv_type = type});
         }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, KeysThatTheBiasMasks) {
+  for (uint64_t queries : {1, 4, 40, 70}) {
+    for (uint64_t keys : {1, 17, 64, 257}) {
+      for (uint64_t window : {1, 16, 100}) {
+        ExpectExact(queries, keys, 32, {.has_bias = true, .window = window, .heads = 2});
       }
     }
   }

@@ -11,7 +11,8 @@ namespace tandem {
 
 const Kernels& Avx2Kernels() {
   static constexpr Kernels kKernels{&MatMul<Ymm2>,    &Quantize<Ymm2>, &MatMulInt8<Ymm2>,
-                                    &Attention<Ymm2>, &RmsNorm<Ymm2>,  &SiluGate<Ymm2>};
+                                    &Attention<Ymm2>, &RmsNorm<Ymm2>,  &SiluGate<Ymm2>,
+                                    &Add<Ymm2>};
   return kKernels;
 }
 

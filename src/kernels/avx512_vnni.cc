@@ -11,7 +11,8 @@ namespace tandem {
 
 const Kernels& Avx512VnniKernels() {
   static constexpr Kernels kKernels{&MatMul<Zmm>,    &Quantize<Zmm>, &MatMulInt8<Zmm>,
-                                    &Attention<Zmm>, &RmsNorm<Zmm>,  &SiluGate<Zmm>};
+                                    &Attention<Zmm>, &RmsNorm<Zmm>,  &SiluGate<Zmm>,
+                                    &Add<Zmm>};
   return kKernels;
 }
 

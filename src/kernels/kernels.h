@@ -16,6 +16,7 @@ struct Kernels {
   AttentionKernel attention;
   RmsNormKernel rms_norm;
   SiluGateKernel silu_gate;
+  AddKernel add;
 };
 
 // Those compiled for `isa`, which the CPU must have.

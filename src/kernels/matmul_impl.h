@@ -18,8 +18,9 @@ namespace {
 
 // From this many rows on, dequantizing a chunk first is worth it.
 constexpr uint64_t kManyRows = 5;
-// Inputs of a dequantized chunk: 16 outputs x 256 inputs of f32 are 16 KiB, half of an L1 cache.
-constexpr uint64_t kChunkInputs = 256;
+// Inputs times panels of a chunk: of f32 they are 128 KiB, a part of an L2 cache. The tiles stream
+// through it; and the fewer chunks, the less often sums go to memory and back.
+constexpr uint64_t kChunkInputs = 2048;
 
 // How to turn a group of each layout into vectors, one for each input of the group.
 template <typename V, Layout kLayout>
@@ -132,53 +133,94 @@ void DequantizeChunk(const PackedMatrix& w, uint64_t panel, uint64_t begin, uint
   }
 }
 
-// kRows rows of y (+)= rows of x [.., inputs] times a chunk [inputs][16].
-template <typename V, int kRows>
-void Tile(const float* chunk, uint64_t inputs, const float* x, uint64_t x_stride, float* y,
-          uint64_t y_stride, uint64_t columns, bool add) {
-  V sum[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    sum[r] = add ? LoadPart<V>(y + static_cast<uint64_t>(r) * y_stride, columns) : V::Zero();
-  }
-  for (uint64_t i = 0; i < inputs; ++i) {
-    const V weight = V::Load(chunk + i * kPanelOutputs);
-    for (int r = 0; r < kRows; ++r) {
-      sum[r] = MulAdd(V::Broadcast(x[static_cast<uint64_t>(r) * x_stride + i]), weight, sum[r]);
+// kRows rows of y (+)= rows of x [.., inputs] times kPanels panels [inputs][16], of which all but
+// the last are full of the `columns`.
+template <typename V, int kPanels, int kRows>
+void Tile(const float* panels, uint64_t panel_stride, uint64_t inputs, const float* x,
+          uint64_t x_stride, float* y, uint64_t y_stride, uint64_t columns, bool add) {
+  const auto columns_of = [&](uint64_t p) {
+    return std::min(kPanelOutputs, columns - p * kPanelOutputs);
+  };
+  V sum[kRows][kPanels];
+#pragma GCC unroll 16
+  for (uint64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (uint64_t p = 0; p < kPanels; ++p) {
+      sum[r][p] =
+          add ? LoadPart<V>(y + r * y_stride + p * kPanelOutputs, columns_of(p)) : V::Zero();
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    StorePart(sum[r], y + static_cast<uint64_t>(r) * y_stride, columns);
+  for (uint64_t i = 0; i < inputs; ++i) {
+    V weights[kPanels];
+    for (uint64_t p = 0; p < kPanels; ++p) {
+      weights[p] = V::Load(panels + p * panel_stride + i * kPanelOutputs);
+    }
+    for (uint64_t r = 0; r < kRows; ++r) {
+      const V input = V::Broadcast(x[r * x_stride + i]);
+      for (uint64_t p = 0; p < kPanels; ++p) sum[r][p] = MulAdd(input, weights[p], sum[r][p]);
+    }
+  }
+#pragma GCC unroll 16
+  for (uint64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (uint64_t p = 0; p < kPanels; ++p) {
+      StorePart(sum[r][p], y + r * y_stride + p * kPanelOutputs, columns_of(p));
+    }
   }
 }
 
 template <typename V>
-using TileFunction = decltype(&Tile<V, 1>);
+using TileFunction = decltype(&Tile<V, 1, 1>);
 
-// Tile<V, 1> ... Tile<V, kTileRows>, by number of rows less one.
-template <typename V, size_t... kIndex>
+// Tile<V, kPanels, 1> ... of as many rows as there are indices, by number of rows less one.
+template <typename V, int kPanels, size_t... kIndex>
 constexpr std::array<TileFunction<V>, sizeof...(kIndex)> Tiles(std::index_sequence<kIndex...>) {
-  return {&Tile<V, static_cast<int>(kIndex) + 1>...};
+  return {&Tile<V, kPanels, static_cast<int>(kIndex) + 1>...};
 }
 
+// Tile over any number of rows. `columns`: up to 16 * V::kTilePanels.
+template <typename V>
+void TileRows(const float* panels, uint64_t panel_stride, uint64_t inputs, const float* x,
+              uint64_t x_stride, float* y, uint64_t y_stride, uint64_t columns, bool add,
+              uint64_t rows) {
+  static constexpr auto kOnePanel = Tiles<V, 1>(std::make_index_sequence<V::kTileRows>());
+  static constexpr auto kPanels =
+      Tiles<V, V::kTilePanels>(std::make_index_sequence<V::kTileRows>());
+  const auto& tiles = columns <= kPanelOutputs ? kOnePanel : kPanels;
+  // Tiles of much the same height: none is too low to hide the latency of a multiply-add.
+  const uint64_t count = CeilDivide(rows, V::kTileRows);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t row = rows * i / count;
+    const uint64_t height = rows * (i + 1) / count - row;
+    tiles[height - 1](panels, panel_stride, inputs, x + row * x_stride, x_stride,
+                      y + row * y_stride, y_stride, columns, add);
+  }
+}
+
+// One panel of f32 times a few rows of x, which are not worth a copy of the panel.
+template <typename V>
+void StraightRows(const PackedMatrix& w, uint64_t panel, const float* x, uint64_t m, float* y) {
+  const uint64_t n = panel * kPanelOutputs;
+  TileRows<V>(reinterpret_cast<const float*>(w.panel(panel)), 0, w.k(), x, w.k(), y + n, w.n(),
+              std::min(kPanelOutputs, w.n() - n), /*add=*/false, m);
+}
+
+// `panels` panels, 1 or V::kTilePanels, times m rows of x.
 template <typename V, Layout kLayout>
-void ManyRows(const PackedMatrix& w, uint64_t panel, const float* x, uint64_t m, float* y) {
-  static constexpr auto kTiles = Tiles<V>(std::make_index_sequence<V::kTileRows>());
+void ManyRows(const PackedMatrix& w, uint64_t panel, uint64_t panels, const float* x, uint64_t m,
+              float* y) {
+  constexpr uint64_t kInputs = kChunkInputs / V::kTilePanels;
+  constexpr uint64_t kPanelFloats = kInputs * kPanelOutputs;
   alignas(64) float buffer[kChunkInputs * kPanelOutputs];
   const uint64_t n = panel * kPanelOutputs;
-  const uint64_t columns = std::min(kPanelOutputs, w.n() - n);
-  for (uint64_t begin = 0; begin < w.k(); begin += kChunkInputs) {
-    const uint64_t end = std::min(w.k(), begin + kChunkInputs);
-    const float* chunk = buffer;
-    if constexpr (kLayout == Layout::kF32) {
-      chunk = reinterpret_cast<const float*>(w.panel(panel)) + begin * kPanelOutputs;
-    } else {
-      DequantizeChunk<V, kLayout>(w, panel, begin, end, buffer);
+  const uint64_t columns = std::min(panels * kPanelOutputs, w.n() - n);
+  for (uint64_t begin = 0; begin < w.k(); begin += kInputs) {
+    const uint64_t end = std::min(w.k(), begin + kInputs);
+    for (uint64_t p = 0; p < panels; ++p) {
+      DequantizeChunk<V, kLayout>(w, panel + p, begin, end, buffer + p * kPanelFloats);
     }
-    for (uint64_t row = 0; row < m; row += V::kTileRows) {
-      const uint64_t rows = std::min<uint64_t>(V::kTileRows, m - row);
-      kTiles[rows - 1](chunk, end - begin, x + row * w.k() + begin, w.k(), y + row * w.n() + n,
-                       w.n(), columns, begin > 0);
-    }
+    TileRows<V>(buffer, kPanelFloats, end - begin, x + begin, w.k(), y + n, w.n(), columns,
+                begin > 0, m);
   }
 }
 
@@ -188,12 +230,19 @@ void MatMulLayout(const PackedMatrix& w, const float* x, uint64_t m, float* y, u
   static constexpr std::array kFewRows{&FewRows<V, kLayout, 1>, &FewRows<V, kLayout, 2>,
                                        &FewRows<V, kLayout, 3>, &FewRows<V, kLayout, 4>};
   static_assert(kFewRows.size() == kManyRows - 1);
-  for (uint64_t panel = first; panel < last; ++panel) {
-    if (m < kManyRows) {
-      if (m > 0) kFewRows[m - 1](w, panel, x, y);
-    } else {
-      ManyRows<V, kLayout>(w, panel, x, m, y);
-    }
+  if (m == 0) return;
+  if (m < kManyRows) {
+    for (uint64_t panel = first; panel < last; ++panel) kFewRows[m - 1](w, panel, x, y);
+    return;
+  }
+  if (kLayout == Layout::kF32 && m <= V::kTileRows) {
+    for (uint64_t panel = first; panel < last; ++panel) StraightRows<V>(w, panel, x, m, y);
+    return;
+  }
+  for (uint64_t panel = first; panel < last;) {
+    const uint64_t panels = last - panel < V::kTilePanels ? 1 : V::kTilePanels;
+    ManyRows<V, kLayout>(w, panel, panels, x, m, y);
+    panel += panels;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/aligned_buffer.h"
 #include "kernels/packed_matrix.h"
@@ -21,23 +22,33 @@ class QuantizedRows {
   uint64_t block() const { return block_; }
   uint64_t blocks() const { return CeilDivide(inputs_, block_); }
 
-  // Codes of a row, zeros behind the last input up to a multiple of 32.
+  // Codes of a row, zeros behind the last input up to a multiple of 32; from row to row stride().
   int8_t* codes(uint64_t row) { return codes_.get() + row * stride_; }
   const int8_t* codes(uint64_t row) const { return codes_.get() + row * stride_; }
-  // [blocks()] of a row: the scales, and the sums of codes.
-  float* scales(uint64_t row) { return scales_.get() + row * 2 * blocks(); }
-  const float* scales(uint64_t row) const { return scales_.get() + row * 2 * blocks(); }
-  float* sums(uint64_t row) { return scales(row) + blocks(); }
-  const float* sums(uint64_t row) const { return scales(row) + blocks(); }
+  uint64_t stride() const { return stride_; }
+  // [rows()] of a block.
+  float* scales(uint64_t block) { return scales_.get() + block * rows_; }
+  const float* scales(uint64_t block) const { return scales_.get() + block * rows_; }
+  // [rows()] of a block: what zero_point() adds to a sum of products, that is minus the zero point
+  // times the sum of the codes; the sum of the codes when there is none.
+  int32_t* offsets(uint64_t block) { return offsets_.get() + block * rows_; }
+  const int32_t* offsets(uint64_t block) const { return offsets_.get() + block * rows_; }
+  // The zero point of the whole weight, unless its outputs have their own.
+  std::optional<int32_t> zero_point() const { return zero_point_; }
 
  private:
   uint64_t rows_;
   uint64_t inputs_;
   uint64_t block_;
-  uint64_t stride_;  // codes of a row
+  uint64_t stride_;
+  std::optional<int32_t> zero_point_;
   std::unique_ptr<int8_t[]> codes_;
   std::unique_ptr<float[]> scales_;
+  std::unique_ptr<int32_t[]> offsets_;
 };
+
+// Whether codes that were made for `a` serve `b` too. Both are quantized.
+bool ShareRows(const PackedMatrix& a, const PackedMatrix& b);
 
 // Quantizes rows [first, last) of x [rows][inputs]. A row with an infinity or a NaN gives NaN.
 using QuantizeKernel = void (*)(const float* x, QuantizedRows& to, uint64_t first, uint64_t last);

@@ -10,6 +10,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "kernels/matmul_impl.h"
@@ -19,10 +20,12 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kDotInputs = 4;
+constexpr uint64_t kWholeBlock = 32;           // inputs of most blocks
 constexpr uint64_t kCachedCodes = 192 * 1024;  // bytes: a part of an L2 cache
 
+// The codes of a block, its scale and the sum of its codes.
 template <typename V>
-void QuantizeBlock(const float* x, uint64_t inputs, int8_t* codes, float& scale, float& sum) {
+void QuantizeBlock(const float* x, uint64_t inputs, int8_t* codes, float& scale, int32_t& sum) {
   V largest = V::Zero();
   V finite = V::Zero();  // NaN when something is not finite
   for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
@@ -31,129 +34,208 @@ void QuantizeBlock(const float* x, uint64_t inputs, int8_t* codes, float& scale,
     finite = MulAdd(part, V::Zero(), finite);
   }
   const float most = Largest(largest);
-  scale = most / 127 + Sum(finite);
   const V inverse = V::Broadcast(most > 0 ? 127 / most : 0);
-  V total = V::Zero();
+  V total = finite;
   for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
     const uint64_t part = std::min(kPanelOutputs, inputs - i);
     const V rounded = Round(LoadPart<V>(x + i, part) * inverse);
     StorePartI8(rounded, codes + i, part);
     total = total + rounded;
   }
-  sum = std::isfinite(scale) ? Sum(total) : 0;  // exact
+  const float sum_of_codes = Sum(total);  // exact
+  const bool is_finite = std::isfinite(most) && !std::isnan(sum_of_codes);
+  scale = is_finite ? most / 127 : std::numeric_limits<float>::quiet_NaN();
+  sum = is_finite ? static_cast<int32_t>(sum_of_codes) : 0;
 }
 
 template <typename V>
 void Quantize(const float* x, QuantizedRows& to, uint64_t first, uint64_t last) {
+  const int32_t factor = to.zero_point() ? -*to.zero_point() : 1;
   for (uint64_t row = first; row < last; ++row) {
     const float* in = x + row * to.inputs();
     int8_t* codes = to.codes(row);
     for (uint64_t block = 0, at = 0; at < to.inputs(); ++block, at += to.block()) {
+      int32_t sum = 0;
       QuantizeBlock<V>(in + at, std::min(to.block(), to.inputs() - at), codes + at,
-                       to.scales(row)[block], to.sums(row)[block]);
+                       to.scales(block)[row], sum);
+      to.offsets(block)[row] = factor * sum;
     }
-    std::memset(codes + to.inputs(), 0, to.codes(row + 1) - codes - to.inputs());
+    std::memset(codes + to.inputs(), 0, to.stride() - to.inputs());
   }
 }
 
-// One panel times kRows rows of x, from row `row` on. `kHasZeroPoints`: each output has its own;
-// else one integer serves all, with which the sums can begin.
-template <typename V, Layout kLayout, bool kHasZeroPoints, int kRows>
-void Int8Rows(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x, uint64_t row,
-              float* y) {
-  constexpr uint64_t kInputs = GroupInputs(kLayout);
-  const std::byte* group = w.panel(panel);
-  const float* scales = w.scales(panel);
-  const uint8_t* zero_points = w.zero_points(panel);
-  const auto one_zero_point = static_cast<int32_t>(w.zero_point());
-  const int8_t* codes[kRows];
-  V total[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    codes[r] = x.codes(row + static_cast<uint64_t>(r));
-    total[r] = V::Zero();
-  }
-  const auto four = [&](int r, uint64_t at) {
-    int32_t inputs = 0;
-    std::memcpy(&inputs, codes[r] + at, sizeof(inputs));
-    return inputs;
-  };
-  for (uint64_t begin = 0, block = 0; begin < w.k(); begin += x.block(), ++block) {
-    const uint64_t end = std::min(w.k(), begin + x.block());
-    typename V::Ints sum[kRows];
-    for (int r = 0; r < kRows; ++r) {
-      if constexpr (kHasZeroPoints) {
-        sum[r] = V::BroadcastInt(0);
-      } else {
-        const float codes_sum = x.sums(row + static_cast<uint64_t>(r))[block];
-        sum[r] = V::BroadcastInt(-one_zero_point * static_cast<int32_t>(codes_sum));
-      }
-    }
-    for (uint64_t at = begin; at < end; at += kInputs, group += GroupBytes(kLayout)) {
-      const typename V::Codes bytes = V::LoadCodes(group);
+// A tile: kRows rows of x, from row `row` on, times kPanels panels, from `panel` on.
+// `kHasZeroPoints`: each output has its own.
+template <typename V, Layout kLayout, bool kHasZeroPoints, int kPanels, int kRows>
+struct Int8Tile {
+  using Codes = typename V::Codes;
+  using Ints = typename V::Ints;
+
+  // sum += the products of `inputs` inputs whose codes begin at w, a panel every `w_stride`, and x,
+  // a row every `x_stride`.
+  [[gnu::always_inline]] static void Dot(const std::byte* w, uint64_t w_stride, const int8_t* x,
+                                         uint64_t x_stride, uint64_t inputs,
+                                         Ints (&sum)[kRows][kPanels]) {
+    const auto four = [&](int r, uint64_t at) {
+      int32_t result = 0;
+      std::memcpy(&result, x + static_cast<uint64_t>(r) * x_stride + at, sizeof(result));
+      return result;
+    };
+#pragma GCC unroll 8
+    for (uint64_t at = 0; at < inputs; at += GroupInputs(kLayout)) {
+      const uint64_t group = at / GroupInputs(kLayout) * GroupBytes(kLayout);
+      Codes codes[kPanels];
+      for (int p = 0; p < kPanels; ++p) codes[p] = V::LoadCodes(w + p * w_stride + group);
       if constexpr (kLayout == Layout::kU4) {
-        const typename V::Codes low = V::LowHalves(bytes);
-        const typename V::Codes high = V::HighHalves(bytes);
+        Codes halves[kPanels];
+        for (int p = 0; p < kPanels; ++p) halves[p] = V::LowHalves(codes[p]);
         for (int r = 0; r < kRows; ++r) {
-          sum[r] = V::DotU4(sum[r], low, four(r, at));
-          sum[r] = V::DotU4(sum[r], high, four(r, at + kDotInputs));
+          const int32_t inputs_of_row = four(r, at);
+          for (int p = 0; p < kPanels; ++p) {
+            sum[r][p] = V::DotU4(sum[r][p], halves[p], inputs_of_row);
+          }
+        }
+        for (int p = 0; p < kPanels; ++p) halves[p] = V::HighHalves(codes[p]);
+        for (int r = 0; r < kRows; ++r) {
+          const int32_t inputs_of_row = four(r, at + kDotInputs);
+          for (int p = 0; p < kPanels; ++p) {
+            sum[r][p] = V::DotU4(sum[r][p], halves[p], inputs_of_row);
+          }
         }
       } else {
-        for (int r = 0; r < kRows; ++r) sum[r] = V::DotU8(sum[r], bytes, four(r, at));
+        for (int r = 0; r < kRows; ++r) {
+          const int32_t inputs_of_row = four(r, at);
+          for (int p = 0; p < kPanels; ++p) {
+            sum[r][p] = V::DotU8(sum[r][p], codes[p], inputs_of_row);
+          }
+        }
       }
     }
-    const uint64_t weight_block = begin / w.block_k();
-    const V scale = V::Load(scales + weight_block * kPanelOutputs);
+  }
+
+  // The same for a block of another size than kWholeBlock, out of line: it takes no registers of
+  // those.
+  [[gnu::noinline]] static void DotPart(const std::byte* w, uint64_t w_stride, const int8_t* x,
+                                        uint64_t x_stride, uint64_t inputs,
+                                        Ints (&sum)[kRows][kPanels]) {
+    Dot(w, w_stride, x, x_stride, inputs, sum);
+  }
+
+  static void Compute(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x, uint64_t row,
+                      float* y) {
+    const uint64_t x_blocks_of_w = CeilDivide(w.block_k(), x.block());
+    const uint64_t group_bytes = CeilDivide(x.block(), GroupInputs(kLayout)) * GroupBytes(kLayout);
+    const std::byte* groups = w.panel(panel);
+    const uint64_t panel_bytes = w.panel(1) - w.panel(0);
+    const float* scales = w.scales(panel);
+    const uint8_t* zero_points = w.zero_points(panel);
+    const uint64_t panel_scales = w.blocks() * kPanelOutputs;
+    const int8_t* codes = x.codes(row);
+    const int32_t* offsets = x.offsets(0) + row;
+    const float* x_scales = x.scales(0) + row;
+    uint64_t x_block_of_w = 0;
+    V total[kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
-      const auto at = row + static_cast<uint64_t>(r);
-      V value = V::ToFloats(sum[r]);
-      if constexpr (kHasZeroPoints) {
-        value =
-            value - ZeroPoints<V>(w, zero_points, weight_block) * V::Broadcast(x.sums(at)[block]);
+      for (int p = 0; p < kPanels; ++p) total[r][p] = V::Zero();
+    }
+    for (uint64_t begin = 0; begin < w.k(); begin += x.block()) {
+      Ints sum[kRows][kPanels];
+      for (int r = 0; r < kRows; ++r) {
+        for (int p = 0; p < kPanels; ++p)
+          sum[r][p] = V::BroadcastInt(kHasZeroPoints ? 0 : offsets[r]);
       }
-      total[r] = MulAdd(value, scale * V::Broadcast(x.scales(at)[block]), total[r]);
+      const uint64_t inputs = std::min(w.k() - begin, x.block());
+      if (inputs == kWholeBlock) {
+        Dot(groups, panel_bytes, codes, x.stride(), kWholeBlock, sum);
+      } else {
+        Ints apart[kRows][kPanels];  // what is in memory is in no register
+        std::memcpy(apart, sum, sizeof(sum));
+        DotPart(groups, panel_bytes, codes, x.stride(), inputs, apart);
+        std::memcpy(sum, apart, sizeof(sum));
+      }
+      for (int p = 0; p < kPanels; ++p) {
+        const V scale = V::Load(scales + p * panel_scales);
+        for (int r = 0; r < kRows; ++r) {
+          V value = V::ToFloats(sum[r][p]);
+          if constexpr (kHasZeroPoints) {
+            const V sum_of_codes = V::Broadcast(static_cast<float>(offsets[r]));
+            value = value - ZeroPoints<V>(w, zero_points + p * panel_scales, 0) * sum_of_codes;
+          }
+          total[r][p] = MulAdd(value, scale * V::Broadcast(x_scales[r]), total[r][p]);
+        }
+      }
+
+      groups += group_bytes;
+      codes += x.block();
+      offsets += x.rows();
+      x_scales += x.rows();
+      if (++x_block_of_w == x_blocks_of_w) {
+        x_block_of_w = 0;
+        scales += kPanelOutputs;
+        zero_points += kPanelOutputs;
+      }
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p) {
+      const uint64_t n = (panel + p) * kPanelOutputs;
+      const uint64_t columns = std::min(kPanelOutputs, w.n() - n);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        StorePart(total[r][p], y + (row + static_cast<uint64_t>(r)) * w.n() + n, columns);
+      }
     }
   }
-  const uint64_t n = panel * kPanelOutputs;
-  const uint64_t columns = std::min(kPanelOutputs, w.n() - n);
-  for (int r = 0; r < kRows; ++r) {
-    StorePart(total[r], y + (row + static_cast<uint64_t>(r)) * w.n() + n, columns);
-  }
+};
+
+using Int8TileFunction = void (*)(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x,
+                                  uint64_t row, float* y);
+
+// Tiles of kPanels panels and of 1, 2, ... rows, by number of rows less one.
+template <typename V, Layout kLayout, bool kHasZeroPoints, int kPanels, size_t... kIndex>
+constexpr std::array<Int8TileFunction, sizeof...(kIndex)> Int8Tiles(
+    std::index_sequence<kIndex...>) {
+  return {&Int8Tile<V, kLayout, kHasZeroPoints, kPanels, static_cast<int>(kIndex) + 1>::Compute...};
 }
 
-template <typename V, Layout kLayout, bool kHasZeroPoints>
-using Int8RowsFunction = decltype(&Int8Rows<V, kLayout, kHasZeroPoints, 1>);
-
-// Int8Rows of 1 ... V::kInt8Rows rows, by number of rows less one.
-template <typename V, Layout kLayout, bool kHasZeroPoints, size_t... kIndex>
-constexpr std::array<Int8RowsFunction<V, kLayout, kHasZeroPoints>, sizeof...(kIndex)> Int8Tiles(
-    std::index_sequence<kIndex...>) {
-  return {&Int8Rows<V, kLayout, kHasZeroPoints, static_cast<int>(kIndex) + 1>...};
+// Panels [first, last) times all rows, in tiles of kPanels panels and up to kRows rows. Returns the
+// first of the panels that fill no tile.
+template <typename V, Layout kLayout, bool kHasZeroPoints, uint64_t kPanels, uint64_t kRows>
+uint64_t ComputeTiles(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
+                      uint64_t last) {
+  static constexpr auto kTiles =
+      Int8Tiles<V, kLayout, kHasZeroPoints, kPanels>(std::make_index_sequence<kRows>());
+  const uint64_t end_of_tiles = last - (last - first) % kPanels;
+  // All panels read the rows' codes: as many rows at a time as stay in the cache meanwhile.
+  const uint64_t block = std::max<uint64_t>(1, kCachedCodes / (x.inputs() * kRows)) * kRows;
+  for (uint64_t begin = 0; begin < x.rows(); begin += block) {
+    const uint64_t end = std::min(x.rows(), begin + block);
+    const uint64_t tiles = CeilDivide(end - begin, kRows);  // of much the same height
+    for (uint64_t panel = first; panel < end_of_tiles; panel += kPanels) {
+      for (uint64_t tile = 0; tile < tiles; ++tile) {
+        const uint64_t row = begin + (end - begin) * tile / tiles;
+        const uint64_t next = begin + (end - begin) * (tile + 1) / tiles;
+        kTiles[next - row - 1](w, panel, x, row, y);
+      }
+    }
+  }
+  return end_of_tiles;
 }
 
 template <typename V, Layout kLayout, bool kHasZeroPoints>
 void MatMulInt8Layout(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
                       uint64_t last) {
-  static constexpr auto kTiles =
-      Int8Tiles<V, kLayout, kHasZeroPoints>(std::make_index_sequence<V::kInt8Rows>());
-  // All panels read the rows' codes: as many rows at a time as stay in the cache meanwhile.
-  const uint64_t tiles = std::max<uint64_t>(1, kCachedCodes / (x.inputs() * V::kInt8Rows));
-  const uint64_t block = tiles * V::kInt8Rows;
-  for (uint64_t begin = 0; begin < x.rows(); begin += block) {
-    const uint64_t end = std::min(x.rows(), begin + block);
-    for (uint64_t panel = first; panel < last; ++panel) {
-      for (uint64_t row = begin; row < end; row += V::kInt8Rows) {
-        const uint64_t rows = std::min<uint64_t>(V::kInt8Rows, end - row);
-        kTiles[rows - 1](w, panel, x, row, y);
-      }
-    }
+  // Few rows wait for the weights, which come fastest in the order of memory: panel by panel.
+  if (V::kInt8Panels > 1 && x.rows() > V::kInt8Rows) {
+    first = ComputeTiles<V, kLayout, kHasZeroPoints, V::kInt8Panels, V::kInt8RowsOfPanels>(
+        w, x, y, first, last);
   }
+  ComputeTiles<V, kLayout, kHasZeroPoints, 1, V::kInt8Rows>(w, x, y, first, last);
 }
 
 template <typename V>
 void MatMulInt8(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
                 uint64_t last) {
-  const bool has_zero_points =
-      w.zero_points(0) != nullptr || w.zero_point() != std::nearbyint(w.zero_point());
+  const bool has_zero_points = !x.zero_point();
   if (w.layout() == Layout::kU4) {
     return has_zero_points ? MatMulInt8Layout<V, Layout::kU4, true>(w, x, y, first, last)
                            : MatMulInt8Layout<V, Layout::kU4, false>(w, x, y, first, last);

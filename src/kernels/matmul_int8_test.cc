@@ -40,7 +40,7 @@ class MatMulInt8Test : public ::testing::TestWithParam<Isa> {
     for (uint64_t row = 0; row < m; ++row) {
       std::vector<double> codes(spec.k);
       for (uint64_t k = 0; k < spec.k; ++k) {
-        const float scale = rows.scales(row)[k / rows.block()];
+        const float scale = rows.scales(k / rows.block())[row];
         codes[k] = static_cast<double>(scale) * rows.codes(row)[k];
         ASSERT_LE(std::abs(codes[k] - x[row * spec.k + k]), 0.501 * scale)
             << Describe(spec) << " row " << row << " input " << k;

@@ -11,7 +11,8 @@ namespace tandem {
 
 const Kernels& PortableKernels() {
   static constexpr Kernels kKernels{&MatMul<Floats>,    &Quantize<Floats>, &MatMulInt8<Floats>,
-                                    &Attention<Floats>, &RmsNorm<Floats>,  &SiluGate<Floats>};
+                                    &Attention<Floats>, &RmsNorm<Floats>,  &SiluGate<Floats>,
+                                    &Add<Floats>};
   return kKernels;
 }
 

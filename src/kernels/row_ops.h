@@ -16,4 +16,7 @@ using RmsNormKernel = void (*)(const float* x, const float* weight, float epsilo
 // LLMs (https://arxiv.org/abs/2002.05202).
 using SiluGateKernel = void (*)(float* gate, const float* up, uint64_t size);
 
+// y[i] += x[i].
+using AddKernel = void (*)(const float* x, uint64_t size, float* y);
+
 }  // namespace tandem

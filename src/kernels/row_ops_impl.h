@@ -39,5 +39,13 @@ void SiluGate(float* gate, const float* up, uint64_t size) {
   }
 }
 
+template <typename V>
+void Add(const float* x, uint64_t size, float* y) {
+  for (uint64_t i = 0; i < size; i += kPanelOutputs) {
+    const uint64_t count = std::min(kPanelOutputs, size - i);
+    StorePart(LoadPart<V>(y + i, count) + LoadPart<V>(x + i, count), y + i, count);
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -78,6 +78,17 @@ TEST_P(RowOpsTest, SiluGateFarOut) {
   EXPECT_TRUE(std::isnan(gate[5]));
 }
 
+TEST_P(RowOpsTest, AddOfAnySize) {
+  for (uint64_t size : {1, 16, 31, 400}) {
+    auto y = Random(size + 1, 20);
+    const auto before = y;
+    const auto x = Random(size, 1);
+    kernels_.add(x.data(), size, y.data());
+    for (uint64_t i = 0; i < size; ++i) ASSERT_EQ(y[i], before[i] + x[i]);
+    ASSERT_EQ(y[size], before[size]);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryIsa, RowOpsTest, ::testing::ValuesIn(SupportedIsas()),
                          [](const auto& param) { return std::string(Name(param.param)); });
 

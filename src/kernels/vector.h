@@ -10,7 +10,9 @@
 //   Exp(v): e^x to 2e-7 relative, 0 below -87
 //   DecodeU8(const uint8_t*, V (&)[4]), DecodeU4(const uint8_t*, V (&)[8]): a group of a packed
 //   panel
-//   V::kTileRows, V::kInt8Rows: rows that a tile of registers holds, beside what else it needs
+//   V::kTileRows, V::kTilePanels: of a tile of sums that the registers hold, beside what else they
+//   need; V::kInt8Rows: the same of one panel with activations in 8 bits; V::kInt8RowsOfPanels: the
+//   same of V::kInt8Panels panels
 //
 // and for activations in 8 bits (matmul_int8_impl.h), with V::Codes, 64 bytes of a packed panel (16
 // outputs of 4 inputs each), and V::Ints, 16 sums of 32 bits:

@@ -13,7 +13,10 @@ namespace {
 struct Ymm2 {
   // Two registers for each row, and two for the weights: 14 of 16.
   static constexpr uint64_t kTileRows = 6;
+  static constexpr uint64_t kTilePanels = 1;
   static constexpr uint64_t kInt8Rows = 3;
+  static constexpr uint64_t kInt8Panels = 1;
+  static constexpr uint64_t kInt8RowsOfPanels = kInt8Rows;
 
   struct Codes {
     __m256i low, high;

@@ -11,8 +11,11 @@ namespace tandem {
 namespace {
 
 struct Zmm {
-  static constexpr uint64_t kTileRows = 14;
-  static constexpr uint64_t kInt8Rows = 10;
+  static constexpr uint64_t kTileRows = 12;
+  static constexpr uint64_t kTilePanels = 2;
+  static constexpr uint64_t kInt8Rows = 9;
+  static constexpr uint64_t kInt8Panels = 2;
+  static constexpr uint64_t kInt8RowsOfPanels = 6;
 
   using Codes = __m512i;
   using Ints = __m512i;

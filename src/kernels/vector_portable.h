@@ -15,7 +15,10 @@ namespace {
 // Plain loops, which compilers turn into the vectors that they were told to use.
 struct Floats {
   static constexpr uint64_t kTileRows = 4;
+  static constexpr uint64_t kTilePanels = 1;
   static constexpr uint64_t kInt8Rows = 4;
+  static constexpr uint64_t kInt8Panels = 1;
+  static constexpr uint64_t kInt8RowsOfPanels = kInt8Rows;
 
   struct Codes {
     uint8_t v[4 * kPanelOutputs];

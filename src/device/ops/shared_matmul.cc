@@ -1,6 +1,7 @@
 #include "device/ops/shared_matmul.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "base/error.h"
@@ -19,11 +20,6 @@ const Kernels& ActiveKernels() {
 
 bool IsQuantized(const PackedMatrix& w) {
   return w.layout() == Layout::kU4 || w.layout() == Layout::kU8;
-}
-
-// Codes of x serve all matrices whose blocks are the same.
-bool SharesCodes(const PackedMatrix& a, const PackedMatrix& b) {
-  return IsQuantized(a) && IsQuantized(b) && a.block_k() == b.block_k();
 }
 
 ov::Shape BroadcastShape(const ov::Node& op, const ov::Shape& a, const ov::Shape& b) {
@@ -74,7 +70,7 @@ struct Product {
     if (addend.step() == 0) {
       for (uint64_t i = begin; i < end; ++i) to[i] += *from;
     } else {
-      for (uint64_t i = begin; i < end; ++i) to[i] += from[i];
+      ActiveKernels().add(from + begin, end - begin, to + begin);
     }
   }
 };
@@ -86,8 +82,9 @@ std::vector<std::unique_ptr<QuantizedRows>> Quantize(const float* x, uint64_t ro
   for (size_t i = 0; i < products.size(); ++i) {
     Product& product = products[i];
     if (!IsQuantized(*product.w)) continue;
-    if (i > 0 && SharesCodes(*products[i - 1].w, *product.w)) {
-      product.codes = products[i - 1].codes;
+    const Product* before = i > 0 ? &products[i - 1] : nullptr;
+    if (before != nullptr && before->codes != nullptr && ShareRows(*before->w, *product.w)) {
+      product.codes = before->codes;
       continue;
     }
     QuantizedRows& codes = *all.emplace_back(std::make_unique<QuantizedRows>(*product.w, rows));
@@ -99,17 +96,25 @@ std::vector<std::unique_ptr<QuantizedRows>> Quantize(const float* x, uint64_t ro
   return all;
 }
 
-// Panels that make a task worth its own for `macs` multiply-adds each.
-uint64_t PanelGrain(uint64_t macs) {
-  return CeilDivide(kSerialMacs, std::max<uint64_t>(1, macs));
+// Panels are computed by twos: with many rows, the kernels take two at a time.
+constexpr uint64_t kPair = 2;
+
+// Calls body(first, last) for ranges that make up the panels [0, panels), each worth a task of its
+// own when a panel takes `macs` multiply-adds.
+void ForPanels(uint64_t panels, uint64_t macs,
+               const std::function<void(uint64_t, uint64_t)>& body) {
+  const uint64_t grain = CeilDivide(kSerialMacs, std::max<uint64_t>(1, macs) * kPair);
+  ParallelRanges(CeilDivide(panels, kPair), grain, [&](uint64_t first, uint64_t last) {
+    body(first * kPair, std::min(last * kPair, panels));
+  });
 }
 
 // All panels of all products, counted through.
 void ComputeAll(const float* x, uint64_t rows, const std::vector<Product>& products) {
   uint64_t panels = 0;
   for (const Product& product : products) panels += product.w->panels();
-  const uint64_t grain = PanelGrain(rows * products.front().w->k() * kPanelOutputs);
-  ParallelRanges(panels, grain, [&](uint64_t first, uint64_t last) {
+  const uint64_t macs = rows * products.front().w->k() * kPanelOutputs;
+  ForPanels(panels, macs, [&](uint64_t first, uint64_t last) {
     uint64_t base = 0;
     for (const Product& product : products) {
       const uint64_t end = base + product.w->panels();
@@ -121,16 +126,17 @@ void ComputeAll(const float* x, uint64_t rows, const std::vector<Product>& produ
   });
 }
 
-// Panel by panel: what both products have made is still in the cache when it is gated.
+// Pair by pair: what both products have made is still in the cache when it is gated.
 void ComputeGated(const float* x, uint64_t rows, const Product& gate, const Product& up) {
   const uint64_t n = gate.w->n();
-  const uint64_t grain = PanelGrain(2 * rows * gate.w->k() * kPanelOutputs);
-  ParallelRanges(gate.w->panels(), grain, [&](uint64_t first, uint64_t last) {
-    for (uint64_t panel = first; panel < last; ++panel) {
-      gate.Compute(x, rows, panel, panel + 1);
-      up.Compute(x, rows, panel, panel + 1);
+  const uint64_t macs = 2 * rows * gate.w->k() * kPanelOutputs;
+  ForPanels(gate.w->panels(), macs, [&](uint64_t first, uint64_t last) {
+    for (uint64_t panel = first; panel < last; panel += kPair) {
+      const uint64_t end = std::min(last, panel + kPair);
+      gate.Compute(x, rows, panel, end);
+      up.Compute(x, rows, panel, end);
       const uint64_t begin = panel * kPanelOutputs;
-      const uint64_t count = std::min(kPanelOutputs, n - begin);
+      const uint64_t count = std::min(end * kPanelOutputs, n) - begin;
       for (uint64_t row = 0; row < rows; ++row) {
         const uint64_t at = row * n + begin;
         ActiveKernels().silu_gate(gate.y + at, up.y + at, count);
