@@ -10,7 +10,7 @@ import preparation
 import reference
 import summary
 from llm import PACKAGES
-from llm_candidates import LLAMA_CPP_Q4_0, ON_GGUF, OPENVINO_CONSTANTS, ORT_CPU_PLAIN, TANDEM_PLAIN, TANDEMS
+from llm_candidates import ALL, LLAMA_CPP_Q4_0, ON_GGUF, OPENVINO_CONSTANTS, ORT_CPU_PLAIN, TANDEM_PLAIN, TANDEMS
 from worker import distance
 from workers import LLM, BenchError, WorkerProcess
 
@@ -84,7 +84,7 @@ def _logits(candidate, options, settings, exchange):
     packages = PACKAGES if candidate in ON_GGUF else None
     file = exchange / "logits.npy"
     with WorkerProcess(candidate, settings, exchange, kind=LLM, packages=packages) as worker:
-        worker.ask("open", **options)
+        worker.ask("open", **options | ({} if candidate in ON_GGUF else {"model": ALL}))
         worker.ask("write_all_logits", tokens=TOKENS, file=str(file))
     return np.load(file)
 

@@ -197,7 +197,7 @@ def conclude(result, weights):
 def limits_ms(result, weights):
     """The least time, by task, for each round: to read the weights, and to multiply with all of them."""
     once = result["weights_of_a_token"]
-    macs = once["macs"] * TASKS["prefill128"].tokens
+    macs = (once["macs"] - once["head_macs"]) * TASKS["prefill128"].tokens + once["head_macs"]
     return {
         "decode": [once["bytes"] / peak["read"] * 1e3 for peak in result["peaks"]],
         "prefill128": [macs / peak[_arithmetic(weights)] * 1e3 for peak in result["peaks"]],

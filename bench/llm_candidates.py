@@ -3,7 +3,7 @@
 A candidate is made with the folder of the plain model (llm_models.py has the others), the number of threads, and
 options of its own. It offers
   prepare(task, ids)    makes a task ready to run: `ids` are the tokens of its context, then its own;
-  run(task)             computes the logits of the task's tokens and returns the milliseconds that took;
+  run(task)             computes the logits of the task's last token and returns the milliseconds that took;
   logits(task)          those of the last token after a run, [vocabulary];
 and instead of logits(), if there are none,
   greedy(task)          after a run, the tokens that it wrote behind its prompt: (length of the prompt, tokens).
@@ -25,6 +25,7 @@ OPENVINO_CONSTANTS, ORT_GENAI = "openvino_constants", "ort_genai"
 OPENVINO_GENAI, OPENVINO_GENAI_Q4_0 = "openvino_genai", "openvino_genai_q4_0"
 LLAMA_CPP, LLAMA_CPP_Q4_0 = "llama_cpp", "llama_cpp_q4_0"
 
+LAST, ALL = "dynamic_last", "dynamic"  # the models: logits of the last token, or of all
 SHARED, SEPARATE = "shared", "separate"  # past and present: one buffer of fixed capacity, or an array each
 CONTEXT_CHUNK = 512  # tokens of a context that are computed at a time
 
@@ -69,7 +70,7 @@ class Graph:
         return self.all_logits(task)[-1]
 
     def all_logits(self, task):
-        """The logits of each of the task's tokens, [tokens, vocabulary]."""
+        """The logits of each of the task's tokens, [tokens, vocabulary]; of the last one, with the model LAST."""
         return self._arrays[task]["logits"][0]
 
     def _bind(self, task, ids, past):
@@ -99,18 +100,19 @@ class Graph:
             return [task.batch, shape[1], task.capacity if self._kv == SHARED else rows, shape[3]]
         if name == "attention_mask":
             return [task.batch, total]
-        return [task.batch, task.tokens, *shape[2:]]
+        tokens = 1 if shape[1] == 1 else task.tokens
+        return [task.batch, tokens, *shape[2:]]
 
 
 class OrtCpu(Graph):
-    """ONNX Runtime's CPU provider; `options` are entries of the session's configuration."""
+    """ONNX Runtime's CPU provider; `model` is LAST or ALL, `options` are entries of the session's configuration."""
 
-    def __init__(self, folder, threads, kv=SEPARATE, **options):
+    def __init__(self, folder, threads, kv=SEPARATE, model=LAST, **options):
         import onnxruntime
 
         super().__init__(kv)
         onnxruntime.set_default_logger_severity(3)  # errors only
-        session = onnxruntime.InferenceSession(folder / "dynamic.onnx", **self._arguments(threads, options))
+        session = onnxruntime.InferenceSession(folder / f"{model}.onnx", **self._arguments(threads, options))
         self._vary = lambda: OrtSession(session)
 
     def _arguments(self, threads, options):
@@ -161,13 +163,13 @@ class OpenVinoConstants(Graph):
 
     HINTS = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}  # noqa: RUF012
 
-    def __init__(self, folder, threads, hints=HINTS, **properties):
+    def __init__(self, folder, threads, hints=HINTS, model=LAST, **properties):
         import openvino
 
         super().__init__()
         core = openvino.Core()
         properties = {**hints, "INFERENCE_NUM_THREADS": threads, **properties}
-        compiled = core.compile_model(core.read_model(folder / "dynamic.onnx"), "CPU", properties)
+        compiled = core.compile_model(core.read_model(folder / f"{model}.onnx"), "CPU", properties)
         self._vary = lambda: OpenVinoSession(openvino, compiled)
 
 

@@ -20,10 +20,14 @@ RANDOM_LAYERS = 2
 
 @dataclasses.dataclass(frozen=True)
 class WeightsOfAToken:
-    """What one token takes: bytes of weights that are read, and multiply-adds with weight matrices."""
+    """What one token takes: bytes of weights that are read, and multiply-adds with weight matrices.
+
+    `head_macs`: those of the multiply-adds that give the logits, which only the last token of a prompt needs.
+    """
 
     bytes: int
     macs: int
+    head_macs: int
 
 
 def contrib(folder):
@@ -69,7 +73,7 @@ def prepare_random(folder):
     checkpoint = RandomCheckpoint(Checkpoint())
     for path, operators in ((folder, "plain"), (contrib(folder), "contrib")):
         with contextlib.redirect_stdout(sys.stderr):
-            export.export(path, export.Options("int4", operators, ("dynamic",)), checkpoint)
+            export.export(path, export.Options("int4", operators, ("dynamic", "dynamic_last")), checkpoint)
 
 
 def weights_of_a_token(folder):
@@ -81,7 +85,10 @@ def weights_of_a_token(folder):
     weights = [w for w in graph.initializer if w.data_location == onnx.TensorProto.EXTERNAL and w.name in read]
     matrices = [w for w in weights if len(w.dims) == 2 and not w.name.endswith(".scales")]
     lengths = [int(entry.value) for w in weights for entry in w.external_data if entry.key == "length"]
-    return WeightsOfAToken(sum(lengths), sum(int(np.prod(w.dims)) for w in matrices))
+    vocabulary = next(output for output in graph.output if output.name == "logits").type.tensor_type.shape.dim[2]
+    heads = [w for w in matrices if vocabulary.dim_value in w.dims]
+    macs, head_macs = (sum(int(np.prod(w.dims)) for w in group) for group in (matrices, heads))
+    return WeightsOfAToken(sum(lengths), macs, head_macs)
 
 
 class RandomCheckpoint:

@@ -1,5 +1,6 @@
 """The network, from token ids to logits. What differs between operator sets is left to a `blocks` object."""
 
+import numpy as np
 from forms import Cache
 
 PAST_KEY, PAST_VALUE = "past_key_values.%d.key", "past_key_values.%d.value"
@@ -51,7 +52,7 @@ def build(blocks, layers):
     """Adds the whole network with its first `layers` layers to the graph of `blocks`."""
     graph, form, linear, settings = blocks.graph, blocks.form, blocks.linear, blocks.settings
     graph.input("input_ids", "int64", [form.batch, form.tokens])
-    graph.output("logits", linear.dtype, [form.batch, form.tokens, settings.vocabulary])
+    graph.output("logits", linear.dtype, [form.batch, form.logits, settings.vocabulary])
     blocks.declare_inputs()
 
     hidden = graph.op("Gather", [linear.embedding(), "input_ids"])
@@ -66,6 +67,9 @@ def build(blocks, layers):
         branch = _feed_forward(graph, linear, prefix, normed)
     graph.scope = ""
     normed, _ = blocks.norm(hidden, branch, "output_norm")
+    if form.logits != form.tokens:
+        first, last = -form.logits, np.iinfo(np.int64).max
+        normed = graph.op("Slice", [normed, *(graph.constant([value]) for value in (first, last, 1))])
     linear.head(normed, "logits")
 
 

@@ -20,7 +20,10 @@ class Cache(Enum):
 
 @dataclass(frozen=True)
 class Form:
-    """One model file. Dimensions are numbers, or names where they are dynamic; all count tokens but `batch`."""
+    """One model file. Dimensions are numbers, or names where they are dynamic; all count tokens but `batch`.
+
+    `logits`: how many tokens have logits; all, or 1 for the last.
+    """
 
     name: str
     cache: Cache
@@ -28,13 +31,14 @@ class Form:
     tokens: int | str
     past: int | str | None
     present: int | str
+    logits: int | str
 
     @property
     def file_name(self):
         return f"{self.name}.onnx"
 
 
-FORM_NAMES = ("prefill", "decode", "dynamic", "window_prefill", "window_decode")
+FORM_NAMES = ("prefill", "decode", "dynamic", "dynamic_last", "window_prefill", "window_decode")
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,12 @@ class Sizes:
 
     def form(self, name):
         """The form called `name`, one of FORM_NAMES, with these dimensions."""
+        prefill, decode, window = self.prefill_tokens, self.decode_past, self.window
         return {
-            "prefill": Form(name, Cache.NONE, 1, self.prefill_tokens, None, self.prefill_tokens),
-            "decode": Form(name, Cache.CONCAT, 1, 1, self.decode_past, self.decode_past + 1),
-            "dynamic": Form(name, Cache.CONCAT, BATCH, SEQUENCE, PAST, TOTAL),
-            "window_prefill": Form(name, Cache.WINDOW, 1, self.prefill_tokens, self.window, self.window),
-            "window_decode": Form(name, Cache.WINDOW, 1, 1, self.window, self.window),
+            "prefill": Form(name, Cache.NONE, 1, prefill, None, prefill, prefill),
+            "decode": Form(name, Cache.CONCAT, 1, 1, decode, decode + 1, 1),
+            "dynamic": Form(name, Cache.CONCAT, BATCH, SEQUENCE, PAST, TOTAL, SEQUENCE),
+            "dynamic_last": Form(name, Cache.CONCAT, BATCH, SEQUENCE, PAST, TOTAL, 1),
+            "window_prefill": Form(name, Cache.WINDOW, 1, prefill, window, window, prefill),
+            "window_decode": Form(name, Cache.WINDOW, 1, 1, window, window, 1),
         }[name]

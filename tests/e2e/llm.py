@@ -43,6 +43,7 @@ def feeds(session, form, rng):
     """Inputs of a form: PROMPT or its last token, with a past of random numbers."""
     ids = np.array([PROMPT])
     count = ids.shape[1]
+    form = "dynamic" if form == "dynamic_last" else form
     given = {
         "prefill": lambda: {
             "input_ids": _padded(ids),
