@@ -82,6 +82,9 @@ class BlockFunction {
   }
 
   void AddNode(size_t position) {
+    for (size_t block = 0; block < calls_.size(); ++block) {
+      calls_[block].nodes.push_back(repeats_.blocks[block][position]);
+    }
     Node node = NodeAt(0, position);
     for (size_t slot = 0; slot < node.inputs.size(); ++slot) {
       if (node.inputs[slot] != kNoValue) node.inputs[slot] = AddRead(position, slot);
@@ -220,6 +223,7 @@ class CallGraphBuilder {
     for (ValueId value : part.inputs) call.inputs.push_back(names_.at(part[value].name));
     for (ValueId value : part.outputs) call.outputs.push_back(names_.at(part[value].name));
     call.matrices = part.matrices;
+    call.nodes = nodes;
     calls_.functions.push_back(std::move(part));
     calls_.calls.push_back(std::move(call));
   }

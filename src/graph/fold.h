@@ -12,6 +12,7 @@ struct FunctionCall {
   std::vector<ValueId> inputs;   // one for each input of the function; constants are allowed
   std::vector<ValueId> outputs;  // one for each output; kNoValue where nobody reads it
   std::vector<Matrix> matrices;  // one for each matrix of the function, of the same n and k
+  std::vector<NodeId> nodes;     // of the whole graph: one for each node of the function
 
   // Keys or values of an attention (graph/kv_caches.h). kNoValue: no past; present is not kept.
   struct Cache {
