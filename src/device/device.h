@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/tensor.h"
 #include "weights/digest.h"
 
@@ -21,6 +22,28 @@ struct Port {
   Shape shape;  // -1: known only when it runs
 };
 
+// An operator of a function, for who measures it.
+struct OpLabel {
+  std::string name;      // of the node in the topology, or what the device calls it
+  std::string type;      // "SharedMatMul"
+  std::string executor;  // one of those below
+  std::string kernel;    // of the device: "jit_avx512_f32"; empty: unknown
+};
+
+constexpr const char* kOnTandem = "Tandem";
+constexpr const char* kInOpenVino = "Tandem in OpenVINO";  // of Tandem, called by a compiled model
+constexpr const char* kOnOpenVino = "OpenVINO";
+
+// An operator in one run.
+struct OpTime {
+  std::shared_ptr<const OpLabel> op;
+  Interval time;
+  Shape shape;                // of its first result; empty: a scalar, or unknown
+  uint64_t weight_bytes = 0;  // that it multiplied with
+};
+
+using OpTimes = std::vector<OpTime>;
+
 // One function in one state of execution. Not safe for use from several threads at once.
 class Request {
  public:
@@ -33,8 +56,10 @@ class Request {
   // The result is written in place. Only for outputs with a static shape.
   virtual void SetOutput(size_t output, const Tensor& tensor) = 0;
 
-  // Throws Error(kDevice), or the Error of one of Tandem's own operators.
-  virtual void Run() = 0;
+  // Appends what it measures to `times`, if there are any. Throws Error(kDevice), or the Error of
+  // one of Tandem's own operators.
+  virtual void Run(OpTimes* times) = 0;
+  void Run() { Run(nullptr); }
 
   // The result of the last Run. Memory of the request, if SetOutput did not give another: it is
   // overwritten by the next Run.
@@ -70,6 +95,7 @@ struct FunctionSource {
 using Properties = std::map<std::string, std::string>;
 
 constexpr const char* kThreadsProperty = "INFERENCE_NUM_THREADS";
+constexpr const char* kProfilingProperty = "PERF_COUNT";  // the device's own operators are measured
 
 // Safe for use from several threads.
 class Device {

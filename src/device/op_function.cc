@@ -10,8 +10,10 @@
 #include <set>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/strings.h"
+#include "device/ops/shared_matmul.h"
 #include "device/ov_ports.h"
 #include "device/ov_types.h"
 
@@ -39,11 +41,6 @@ struct Steps {
 };
 
 using Value = ov::Output<ov::Node>;
-
-bool IsOwn(const ov::Node& node) {
-  const char* version = node.get_type_info().version_id;
-  return version != nullptr && std::string_view(version) == "tandem";
-}
 
 // The last step that reads each value; a model's outputs are read behind all.
 std::map<Value, size_t> LastReads(const ov::NodeVector& ops) {
@@ -74,7 +71,7 @@ Steps StepsOf(const ov::Model& model) {
       places[ops[i]->output(0)] = next;
       result.constants[next++] = ov::Tensor(constant->get_element_type(), constant->get_shape(),
                                             const_cast<void*>(constant->get_data_ptr()));
-    } else if (IsOwn(op)) {
+    } else if (IsOwnOperator(op)) {
       Step step{&op, {}, {}};
       for (const auto& input : op.input_values()) step.inputs.push_back(places.at(input));
       for (const auto& output : ops[i]->outputs()) {
@@ -131,10 +128,16 @@ class OpRequest final : public Request {
     tensors_[steps_->outputs[output]] = ViewAsOv(tensor);
   }
 
-  void Run() override {
+  void Run(OpTimes* times) override {
     try {
-      arena_->execute([this] {
-        for (size_t i = 0; i < steps_->steps.size(); ++i) RunStep(i);
+      arena_->execute([this, times] {
+        for (size_t i = 0; i < steps_->steps.size(); ++i) {
+          if (times == nullptr) {
+            RunStep(i);
+          } else {
+            times->push_back(MeasureStep(i));
+          }
+        }
       });
     } catch (const Error&) {
       throw;
@@ -160,6 +163,25 @@ class OpRequest final : public Request {
     step.op->evaluate(outputs, inputs);
   }
 
+  OpTime MeasureStep(size_t index) {
+    const ov::Node& op = *steps_->steps[index].op;
+    labels_.resize(steps_->steps.size());
+    std::shared_ptr<const OpLabel>& label = labels_[index];
+    if (!label) {
+      label = std::make_shared<const OpLabel>(
+          OpLabel{op.get_friendly_name(), op.get_type_name(), kOnTandem, ""});
+    }
+    const int64_t start_ns = NowNs();
+    RunStep(index);
+    OpTime measured{label, Since(start_ns)};
+    const ov::Shape& shape = step_outputs_[index].front().get_shape();
+    measured.shape.assign(shape.begin(), shape.end());
+    if (const auto* product = ov::as_type<const SharedMatMul>(&op)) {
+      measured.weight_bytes = product->WeightBytes(step_inputs_[index].back());
+    }
+    return measured;
+  }
+
   std::shared_ptr<const ov::Model> model_;  // keeps the operators and constants
   std::shared_ptr<const Steps> steps_;
   std::shared_ptr<const OvInputs> inputs_;
@@ -168,6 +190,7 @@ class OpRequest final : public Request {
   // By step: kept, so that a run allocates nothing.
   std::vector<ov::TensorVector> step_inputs_;
   std::vector<ov::TensorVector> step_outputs_;
+  std::vector<std::shared_ptr<const OpLabel>> labels_;  // from the first measured run on
 };
 
 class OpFunction final : public Function {
@@ -199,15 +222,20 @@ class OpFunction final : public Function {
 
 }  // namespace
 
+bool IsOwnOperator(const ov::Node& node) {
+  const char* version = node.get_type_info().version_id;
+  return version != nullptr && std::string_view(version) == "tandem";
+}
+
 bool HasOwnOperatorsOnly(const ov::Model& model) {
   std::set<Value> results;
   for (const auto& op : model.get_ordered_ops()) {
     if (ov::is_type<ov::op::v0::Result>(op)) {
       // Each has memory of its own, and something writes it.
       const Value value = op->input_value(0);
-      if (!IsOwn(*value.get_node()) || !results.insert(value).second) return false;
+      if (!IsOwnOperator(*value.get_node()) || !results.insert(value).second) return false;
     } else if (!ov::is_type<ov::op::v0::Parameter>(op) && !ov::is_type<ov::op::v0::Constant>(op) &&
-               !IsOwn(*op)) {
+               !IsOwnOperator(*op)) {
       return false;
     }
   }

@@ -15,6 +15,9 @@ namespace tandem {
 std::shared_ptr<Function> MakeOpFunction(const std::shared_ptr<const ov::Model>& model,
                                          const FunctionSource& source, int threads);
 
+// Whether it is one of Tandem's.
+bool IsOwnOperator(const ov::Node& node);
+
 // Whether MakeOpFunction takes the model.
 bool HasOwnOperatorsOnly(const ov::Model& model);
 

@@ -177,6 +177,19 @@ TEST(SharedMatMulOp, Gates) {
   Products{.specs = {kNibbles, kNibbles}, .gate = "silu", .int8 = true}.Check(3e-2);
 }
 
+TEST(SharedMatMulOp, TellsTheBytesOfItsWeights) {
+  const Weight first({.n = 40, .k = 64}, 1);
+  const Weight second({.n = 24, .k = 64}, 2);
+  ov::Tensor slots(ov::element::i32, {2});
+  slots.data<int32_t>()[0] = first.handle->number();
+  slots.data<int32_t>()[1] = second.handle->number();
+  const SharedMatMul op(
+      {std::make_shared<ov::op::v0::Parameter>(ov::element::f32, ov::Shape{1, 64}),
+       std::make_shared<ov::op::v0::Parameter>(ov::element::i32, ov::Shape{2})},
+      0, 40, 64, {24}, false, {});
+  EXPECT_EQ(op.WeightBytes(slots), first.handle->form().bytes() + second.handle->form().bytes());
+}
+
 TEST(RmsNormOp, DividesByTheRoot) {
   for (const Shape& shape : {Shape{2, 3, 48}, Shape{700, 48}, Shape{7}, Shape{0, 5}}) {
     const Tensor x = Random(shape, 1);
@@ -275,6 +288,28 @@ TEST_F(OpFunctionTest, RequestsRunAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(OpFunctionTest, MeasuresEachOperatorWhenAsked) {
+  const auto request = function_->NewRequest();
+  Check(*request, 3, 1);  // the inputs stay
+  OpTimes times;
+  for (size_t runs : {1, 2}) {
+    request->Run(&times);
+    ASSERT_EQ(times.size(), runs * 8);
+  }
+  request->Run();
+  ASSERT_EQ(times.size(), 16u);
+  for (size_t i = 0; i < times.size(); ++i) {
+    EXPECT_EQ(times[i].op->type, "RmsNorm");
+    EXPECT_EQ(times[i].op->executor, kOnTandem);
+    EXPECT_EQ(times[i].shape, (Shape{3, kSize}));
+    EXPECT_EQ(times[i].weight_bytes, 0u);
+    EXPECT_EQ(times[i].op, times[i % 8].op) << "runs share what they tell of an operator";
+    if (i == 0) continue;
+    const Interval& before = times[i - 1].time;
+    EXPECT_GE(times[i].time.start_ns, before.start_ns + before.duration_ns);
+  }
 }
 
 TEST_F(OpFunctionTest, ATensorThatDoesNotFitIsNamed) {

@@ -1,6 +1,7 @@
 #include "device/ov_device.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <openvino/frontend/onnx/extension/conversion.hpp>
@@ -10,6 +11,7 @@
 #include <openvino/openvino.hpp>
 #include <unordered_map>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/strings.h"
 #include "device/op_function.h"
@@ -125,10 +127,24 @@ void CopyInputsToOutputs(ov::Model& model) {
   }
 }
 
+// The types of Tandem's operators in a model that measures, by name: OpenVINO has one type for all.
+using OwnTypes = std::map<std::string, std::string>;
+
+OwnTypes OwnTypesOf(const ov::Model& model) {
+  OwnTypes types;
+  for (const auto& op : model.get_ops()) {
+    if (IsOwnOperator(*op)) types[op->get_friendly_name()] = op->get_type_name();
+  }
+  return types;
+}
+
 class OvRequest final : public Request {
  public:
-  OvRequest(ov::InferRequest request, std::shared_ptr<const OvInputs> inputs)
-      : request_(std::move(request)), inputs_(std::move(inputs)) {}
+  OvRequest(ov::InferRequest request, std::shared_ptr<const OvInputs> inputs,
+            std::shared_ptr<const OwnTypes> own_types)
+      : request_(std::move(request)),
+        inputs_(std::move(inputs)),
+        own_types_(std::move(own_types)) {}
 
   void SetInput(size_t input, const Tensor& tensor) override {
     const size_t place = inputs_->places[input];
@@ -143,8 +159,12 @@ class OvRequest final : public Request {
             [&] { request_.set_output_tensor(output, ViewAsOv(tensor)); });
   }
 
-  void Run() override {
-    Guarded(ErrorCode::kDevice, "inference failed", [&] { request_.infer(); });
+  void Run(OpTimes* times) override {
+    Guarded(ErrorCode::kDevice, "inference failed", [&] {
+      const int64_t start_ns = times == nullptr ? 0 : NowNs();
+      request_.infer();
+      if (times != nullptr && own_types_) AppendTimes(Since(start_ns), *times);
+    });
   }
 
   Tensor Output(size_t output) override {
@@ -157,14 +177,50 @@ class OvRequest final : public Request {
   }
 
  private:
+  // OpenVINO says how long its operators took, not when: they are laid one after the other from
+  // the start of the run. The CPU plugin (2026.4) says means over all runs of the compiled model,
+  // which may be more than this one took.
+  void AppendTimes(const Interval& run, OpTimes& times) {
+    using std::chrono::nanoseconds;
+    const auto infos = request_.get_profiling_info();
+    labels_.resize(infos.size());
+    int64_t sum_ns = 0;
+    for (const ov::ProfilingInfo& info : infos) sum_ns += nanoseconds(info.real_time).count();
+    const double scale = sum_ns > run.duration_ns
+                             ? static_cast<double>(run.duration_ns) / static_cast<double>(sum_ns)
+                             : 1;
+    int64_t start_ns = run.start_ns;
+    for (size_t i = 0; i < infos.size(); ++i) {
+      const ov::ProfilingInfo& info = infos[i];
+      if (info.status != ov::ProfilingInfo::Status::EXECUTED) continue;
+      auto& label = labels_[i];
+      if (!label || label->name != info.node_name || label->kernel != info.exec_type) {
+        OpLabel made{info.node_name, info.node_type, kOnOpenVino, info.exec_type};
+        if (const auto own = own_types_->find(info.node_name); own != own_types_->end()) {
+          made.type = own->second;
+          made.executor = kInOpenVino;
+        }
+        label = std::make_shared<const OpLabel>(std::move(made));
+      }
+      const auto duration_ns =
+          static_cast<int64_t>(static_cast<double>(nanoseconds(info.real_time).count()) * scale);
+      times.push_back({label, {start_ns, duration_ns}});
+      start_ns += duration_ns;
+    }
+  }
+
   ov::InferRequest request_;
   std::shared_ptr<const OvInputs> inputs_;
+  std::shared_ptr<const OwnTypes> own_types_;           // null: the model does not measure
+  std::vector<std::shared_ptr<const OpLabel>> labels_;  // by operator of the last measured run
 };
 
 class OvFunction final : public Function {
  public:
-  OvFunction(ov::CompiledModel model, const FunctionSource& source)
+  OvFunction(ov::CompiledModel model, const FunctionSource& source,
+             std::shared_ptr<const OwnTypes> own_types)
       : model_(std::move(model)),
+        own_types_(std::move(own_types)),
         inputs_(std::make_shared<const OvInputs>(source.inputs, model_.inputs())),
         outputs_(OvOutputs(source.outputs, model_.outputs())) {}
 
@@ -178,12 +234,13 @@ class OvFunction final : public Function {
 
   std::unique_ptr<Request> NewRequest() override {
     return Guarded(ErrorCode::kDevice, "cannot make an infer request", [&] {
-      return std::make_unique<OvRequest>(model_.create_infer_request(), inputs_);
+      return std::make_unique<OvRequest>(model_.create_infer_request(), inputs_, own_types_);
     });
   }
 
  private:
   ov::CompiledModel model_;
+  std::shared_ptr<const OwnTypes> own_types_;
   std::shared_ptr<const OvInputs> inputs_;
   std::vector<Port> outputs_;
 };
@@ -248,7 +305,13 @@ class OvDevice final : public Device {
     return Guarded(ErrorCode::kUnsupported, "OpenVINO does not compile the graph", [&] {
       ov::AnyMap settings(properties.begin(), properties.end());
       if (source.is_compact && name_ == "CPU") settings.insert(kWithoutSnippets);
-      return std::make_shared<OvFunction>(core.compile_model(model, name_, settings), source);
+      const auto profiling = settings.find(kProfilingProperty);
+      std::shared_ptr<const OwnTypes> own_types;
+      if (profiling != settings.end() && profiling->second.as<bool>()) {
+        own_types = std::make_shared<const OwnTypes>(OwnTypesOf(*model));
+      }
+      return std::make_shared<OvFunction>(core.compile_model(model, name_, settings), source,
+                                          std::move(own_types));
     });
   }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/clock.h"
 #include "device/weights_bank.h"
 #include "graph/lower.h"
 #include "tests/support/expect_error.h"
@@ -85,6 +86,51 @@ TEST_F(OvDeviceTest, DynamicShapesAndEmptyTensors) {
   request->Run();
   EXPECT_EQ(request->Output(0).shape, (Shape{3, 4}));
   EXPECT_EQ(Floats(request->Output(0))[11], 11);
+}
+
+TEST_F(OvDeviceTest, MeasuresWhatItWasCompiledToMeasure) {
+  GraphBuilder b;
+  b.Input("x", DataType::kFloat32, Shape{1000, 64});
+  b.Constant("w", DataType::kFloat32, {64, 80}).Result("y", DataType::kFloat32, Shape{1000, 80});
+  b.Node("MatMul", {"x", "w"}, {"y"}).Node("Softmax", {"y"}, {"z"}).Output("z");
+  const Graph graph = Lower(b.graph());
+  const RandomMatrix source({.n = 80, .k = 64}, 1);
+  WeightForm form;
+  form.packed = PackedMatrix::Pack(source.source(), Serial);
+  const auto w = std::make_shared<const WeightSlot>(std::move(form));
+  const Tensor slots = AllocateTensor(DataType::kInt32, {1});
+  reinterpret_cast<int32_t*>(slots.data)[0] = w->number();
+  const Tensor x = Filled({1000, 64}, 0, 1e-5F);
+  const auto measured = [&](const Properties& properties) {
+    const auto function = cpu_->Compile(SourceOf(graph), properties);
+    const auto request = function->NewRequest();
+    request->SetInput(0, x);
+    request->SetInput(1, slots);
+    OpTimes times;
+    for (int run = 0; run < 2; ++run) {
+      times.clear();
+      const int64_t start_ns = NowNs();
+      request->Run(&times);
+      const Interval all = Since(start_ns);
+      int64_t sum_ns = 0;
+      for (const OpTime& op : times) {
+        EXPECT_GE(op.time.start_ns, all.start_ns);
+        sum_ns += op.time.duration_ns;
+      }
+      EXPECT_LE(sum_ns, all.duration_ns);
+    }
+    return times;
+  };
+  EXPECT_TRUE(measured(kExact).empty());
+  Properties profiling = kExact;
+  profiling[kProfilingProperty] = "YES";
+  std::map<std::string, std::string> executors;
+  for (const OpTime& op : measured(profiling)) {
+    executors[op.op->type] = op.op->executor;
+    EXPECT_FALSE(op.op->kernel.empty());
+  }
+  EXPECT_EQ(executors, (std::map<std::string, std::string>{{"SharedMatMul", kInOpenVino},
+                                                           {"Softmax", kOnOpenVino}}));
 }
 
 TEST_F(OvDeviceTest, ATensorThatDoesNotFitIsNamed) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "graph/origins.h"
 
 namespace tandem {
 namespace {
@@ -246,13 +247,14 @@ class HostRequest final : public Request {
   void SetOutput(size_t output, const Tensor& tensor) override { bound_[output] = tensor; }
   Tensor Output(size_t output) override { return outputs_[output]; }
 
-  void Run() override {
+  void Run(OpTimes* times) override {
     const Graph& graph = host_->graph;
     std::map<ValueId, Integers> values = host_->constants;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       values[graph.inputs[i]] = Read(inputs_[i].type, inputs_[i].shape, inputs_[i].data);
     }
     for (const Node& node : graph.nodes) {
+      const int64_t start_ns = times == nullptr ? 0 : NowNs();
       std::vector<const Integers*> reads;
       for (ValueId value : node.inputs) {
         reads.push_back(value == kNoValue ? nullptr : &values.at(value));
@@ -260,6 +262,11 @@ class HostRequest final : public Request {
       Integers result = Compute(node, reads);
       const DataType type = graph[node.outputs.front()].type;
       for (int64_t& value : result.values) value = Fit(type, value);
+      if (times != nullptr) {
+        auto label = std::make_shared<const OpLabel>(
+            OpLabel{NameInTopology(graph, node), node.op_type, kOnTandem, ""});
+        times->push_back({std::move(label), Since(start_ns), result.shape});
+      }
       values[node.outputs.front()] = std::move(result);
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {

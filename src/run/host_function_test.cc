@@ -39,6 +39,21 @@ TEST(HostFunction, CountsInSixtyFourBits) {
   EXPECT_EQ(Values<int64_t>(y), (std::vector<int64_t>{3'000'000'005, INT64_MIN + 4}));
 }
 
+TEST(HostFunction, MeasuresItsNodesWhenAsked) {
+  GraphBuilder b;
+  b.Input("x", kI64, Shape{2}).Node("Add", {"x", "x"}, {"y"}).Node("Mul", {"y", "y"}, {"z"});
+  b.Output("z");
+  const auto request = MakeHostFunction(b.graph())->NewRequest();
+  const Tensor x = Make<int64_t>(kI64, {2}, {1, 2});
+  request->SetInput(0, x);
+  OpTimes times;
+  request->Run(&times);
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].op->name, "Add_0");
+  EXPECT_EQ(times[1].op->type, "Mul");
+  EXPECT_EQ(times[1].shape, (Shape{2}));
+}
+
 TEST(HostFunction, CastsAsOnnxRuntimeDoes) {
   const Tensor x = Make<int64_t>(kI64, {3}, {0, 3'000'000'000, -7});
   const auto cast_to = [&](DataType type) {

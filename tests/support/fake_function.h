@@ -54,13 +54,15 @@ class FakeFunction : public Function {
     void SetOutput(size_t output, const Tensor& tensor) override { run_.outputs[output] = tensor; }
     Tensor Output(size_t output) override { return run_.outputs[output]; }
 
-    void Run() override {
+    void Run(OpTimes* times) override {
+      const int64_t start_ns = NowNs();
       if (++function_.runs == function_.fail_run) throw Error(ErrorCode::kDevice, "as told to");
       // A device overwrites what its request made before.
       for (Tensor& tensor : own_) {
         if (tensor.data != nullptr) std::fill_n(tensor.data, tensor.bytes(), std::byte{0xEE});
       }
       function_.body_(run_);
+      if (times != nullptr) times->push_back({function_.label_, Since(start_ns)});
     }
 
    private:
@@ -69,6 +71,8 @@ class FakeFunction : public Function {
     std::vector<Tensor> own_;
   };
 
+  std::shared_ptr<const OpLabel> label_ =
+      std::make_shared<const OpLabel>(OpLabel{"fake", "Fake", kOnTandem, ""});
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
   std::function<void(Run&)> body_;

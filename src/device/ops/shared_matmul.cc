@@ -257,6 +257,14 @@ bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& i
   return true;
 }
 
+uint64_t SharedMatMul::WeightBytes(const ov::Tensor& slots) const {
+  uint64_t bytes = Weight(slots, 0, n_).bytes();
+  for (size_t i = 0; i < more_n_.size(); ++i) {
+    bytes += Weight(slots, static_cast<int64_t>(i) + 1, more_n_[i]).bytes();
+  }
+  return bytes;
+}
+
 void SharedMatMul::AddRepeated(size_t product, const float* y, const ov::Shape& shape,
                                ov::Tensor& output, const ov::TensorVector& inputs) const {
   const ov::Tensor computed(ov::element::f32, shape, const_cast<float*>(y));

@@ -37,6 +37,9 @@ class SharedMatMul : public SharedOp {
   std::shared_ptr<ov::Node> clone_with_new_inputs(const ov::OutputVector& inputs) const override;
   bool evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const override;
 
+  // Of all its weights; `slots` is its last input.
+  uint64_t WeightBytes(const ov::Tensor& slots) const;
+
  private:
   // output = the product `y` of `shape` and its addends, each repeated to the output's shape.
   void AddRepeated(size_t product, const float* y, const ov::Shape& shape, ov::Tensor& output,
