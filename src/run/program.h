@@ -64,6 +64,14 @@ struct Program {
       size_t present = kNone;  // kNone: not kept
     };
     std::vector<Cache> caches;
+
+    // What an operator of the function is in this call, for a profile: its name, and the model's
+    // nodes that it stands for, if they are others.
+    struct Origin {
+      std::string name;
+      std::string nodes;
+    };
+    std::map<std::string, Origin> origins;  // by its name in the topology; none: not asked for
   };
 
   // Why a constant is held by OpenVINO itself.

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "graph/origins.h"
 #include "graph/topology.h"
 #include "run/host_function.h"
 #include "run/weight_forms.h"
@@ -27,13 +28,17 @@ bool IsFolded(const CallGraph& calls) {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(Runtime& runtime, Device& device, const BuildOptions& options, Graph graph)
+  // `graph` is lowered from `partition`.
+  ProgramBuilder(Runtime& runtime, Device& device, const BuildOptions& options,
+                 const Graph& partition, Graph graph)
       : device_(device),
         options_(options),
         functions_(runtime.functions()),
         store_(runtime.store()),
         forms_(runtime.store(), runtime.bank()),
-        graph_(std::move(graph)) {}
+        graph_(std::move(graph)) {
+    if (options.names_origins) NameOrigins(partition);
+  }
 
   std::shared_ptr<const Program> Build(const CallGraph& calls) {
     program_ = {};
@@ -56,6 +61,23 @@ class ProgramBuilder {
   }
 
  private:
+  void NameOrigins(const Graph& partition) {
+    const auto origins = Origins(partition, graph_);
+    for (NodeId id = 0; id < origins.size(); ++id) {
+      std::vector<std::string> names;
+      for (NodeId origin : origins[id]) {
+        names.push_back(NameInTopology(partition, partition.nodes[origin]));
+      }
+      const size_t more = names.size() - std::min(names.size(), kMaxOrigins);
+      names.resize(names.size() - more);
+      if (more > 0) names.push_back(Concat(more, " more"));
+      const std::string& name = NameInTopology(graph_, graph_.nodes[id]);
+      std::string nodes = Join(names, ", ");
+      if (nodes == name) nodes.clear();
+      origins_.push_back({name, std::move(nodes)});
+    }
+  }
+
   // Constants as inputs first; where the front end insists on a constant, all of the function's as
   // references to their files.
   Program::CompiledFunction CompileFunction(const Graph& function) {
@@ -156,7 +178,20 @@ class ProgramBuilder {
       added.caches.push_back({cache.past == kNoValue ? kNone : AddInput(cache.past),
                               cache.present == kNoValue ? kNone : AddCache(cache.present)});
     }
+    if (!origins_.empty()) AddOrigins(function, call, added);
     program_.calls.push_back(std::move(added));
+  }
+
+  void AddOrigins(const Graph& function, const FunctionCall& call, Program::Call& added) const {
+    for (size_t i = 0; i < call.nodes.size(); ++i) {
+      const Node& node = function.nodes[i];
+      const Program::Call::Origin& origin = origins_[call.nodes[i]];
+      added.origins[NameInTopology(function, node)] = origin;
+      // OpenVINO calls the one that makes a result of the function by that.
+      for (ValueId value : node.outputs) {
+        if (value != kNoValue) added.origins.try_emplace(function[value].name, origin);
+      }
+    }
   }
 
   size_t AddInput(ValueId id) {
@@ -231,12 +266,16 @@ class ProgramBuilder {
     }
   }
 
+  // The 40 of an attention in plain operators would make profiles large, and say little.
+  static constexpr size_t kMaxOrigins = 8;
+
   Device& device_;
   const BuildOptions& options_;
   WeakCache<Digest, Function>& functions_;
   WeightStore& store_;
   WeightForms forms_;
   Graph graph_;
+  std::vector<Program::Call::Origin> origins_;  // by node of graph_, if they are asked for
   bool is_folded_ = false;
   Program program_;
   std::unordered_map<ValueId, size_t> values_;
@@ -289,7 +328,7 @@ std::shared_ptr<const Program> BuildProgram(Runtime& runtime, Device& device,
   const Graph graph = options.has_shared_ops
                           ? Lower(partition, options.activations, options.qdq_accuracy_level)
                           : partition;
-  ProgramBuilder builder(runtime, device, options, graph);
+  ProgramBuilder builder(runtime, device, options, partition, graph);
   if (options.has_shared_ops && options.folds) {
     const CallGraph folded = FoldRepeats(graph, options.fold_limits);
     if (IsFolded(folded)) {

@@ -20,6 +20,8 @@ struct BuildOptions {
   Activations activations = Activations::kAuto;
   int64_t qdq_accuracy_level = kInt8AccuracyLevel;  // for Activations::kAuto
   Properties properties;                            // of the device
+  // Its calls say which nodes of the model their operators are.
+  bool names_origins = false;
   // Nothing of the program refers to a file: it is to be bundled.
   bool is_self_contained = false;
 };

@@ -47,7 +47,9 @@ uint64_t ProgramRequest::buffer_bytes() const {
   return bytes;
 }
 
-void ProgramRequest::Run(RunTensors& tensors) {
+void ProgramRequest::Run(RunTensors& tensors, RunTimes* times) {
+  const int64_t start_ns = times == nullptr ? 0 : NowNs();
+  if (times != nullptr) times->calls.reserve(program_->calls.size());
   inputs_.clear();
   late_outputs_.clear();
   scratch_.clear();
@@ -57,8 +59,23 @@ void ProgramRequest::Run(RunTensors& tensors) {
     if (value.kind == Program::ValueKind::kInput) current_[i] = inputs_[value.index];
   }
   BindStaticOutputs(tensors);
-  for (const Program::Call& call : program_->calls) RunCall(call, tensors);
+  for (size_t call = 0; call < program_->calls.size(); ++call) {
+    if (times == nullptr) {
+      RunCall(program_->calls[call], tensors, nullptr);
+    } else {
+      MeasureCall(call, tensors, *times);
+    }
+  }
   for (const LateOutput& late : late_outputs_) Copy(late.result, late.caller);
+  if (times != nullptr) times->time = Since(start_ns);
+}
+
+void ProgramRequest::MeasureCall(size_t call, RunTensors& tensors, RunTimes& times) {
+  RunTimes::Call& measured = times.calls.emplace_back();
+  measured.number = call;
+  const int64_t start_ns = NowNs();
+  RunCall(program_->calls[call], tensors, &measured.ops);
+  measured.time = Since(start_ns);
 }
 
 void ProgramRequest::BindStaticOutputs(RunTensors& tensors) {
@@ -108,7 +125,7 @@ class ProgramRequest::CallCache final : public KvCache {
   RunTensors& tensors_;
 };
 
-void ProgramRequest::RunCall(const Program::Call& call, RunTensors& tensors) {
+void ProgramRequest::RunCall(const Program::Call& call, RunTensors& tensors, OpTimes* times) {
   Request& request = *requests_[call.function][call.request];
   for (size_t i = 0; i < call.inputs.size(); ++i) request.SetInput(i, current_[call.inputs[i]]);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
@@ -127,7 +144,7 @@ void ProgramRequest::RunCall(const Program::Call& call, RunTensors& tensors) {
     auto* addresses = reinterpret_cast<std::byte*>(cache_addresses_.data());
     request.SetInput(call.inputs.size(), {DataType::kInt32, {elements}, addresses, nullptr});
   }
-  request.Run();
+  request.Run(times);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (!IsStatic(program_->values[call.outputs[i]].shape)) {
       TakeResult(call.outputs[i], request.Output(i), tensors);

@@ -5,6 +5,7 @@
 
 #include "base/aligned_buffer.h"
 #include "device/kv_cache.h"
+#include "run/profile.h"
 #include "run/program.h"
 
 namespace tandem {
@@ -29,8 +30,9 @@ class ProgramRequest {
 
   // Runs all calls. Inputs are read in place. Outputs with a static shape are written in place,
   // others are copied once. An output that shares memory with an input, without being one that the
-  // program changes in place, is written when all is read: it is copied too.
-  void Run(RunTensors& tensors);
+  // program changes in place, is written when all is read: it is copied too. Fills `times`, if
+  // there are any.
+  void Run(RunTensors& tensors, RunTimes* times = nullptr);
 
   // Bytes of the buffers between calls.
   uint64_t buffer_bytes() const;
@@ -48,7 +50,8 @@ class ProgramRequest {
   Tensor CacheMemory(const Program::Call::Cache& cache, const Shape& shape, RunTensors& tensors);
   void BindStaticOutputs(RunTensors& tensors);
   bool MayWriteInPlace(size_t output, const Tensor& tensor) const;
-  void RunCall(const Program::Call& call, RunTensors& tensors);
+  void RunCall(const Program::Call& call, RunTensors& tensors, OpTimes* times);
+  void MeasureCall(size_t call, RunTensors& tensors, RunTimes& times);
   void TakeResult(size_t value, const Tensor& result, RunTensors& tensors);
 
   std::shared_ptr<const Program> program_;

@@ -92,6 +92,26 @@ TEST_P(ProgramRequestTest, RunsTheCallsInOrder) {
   EXPECT_LE(function->requests, 2);
 }
 
+TEST_P(ProgramRequestTest, MeasuresCallsAndTheirOperatorsWhenAsked) {
+  ProgramRequest request(Chain(Increment(GetParam()), 3));
+  CallerTensors caller;
+  caller.inputs = {Floats4(0)};
+  RunTimes times;
+  request.Run(caller, &times);
+  EXPECT_EQ(Floats(caller.outputs[0])[0], 3);
+  ASSERT_EQ(times.calls.size(), 3u);
+  const auto contains = [](const Interval& outer, const Interval& inner) {
+    return outer.start_ns <= inner.start_ns &&
+           inner.start_ns + inner.duration_ns <= outer.start_ns + outer.duration_ns;
+  };
+  for (size_t call = 0; call < 3; ++call) {
+    EXPECT_EQ(times.calls[call].number, call);
+    EXPECT_TRUE(contains(times.time, times.calls[call].time));
+    ASSERT_EQ(times.calls[call].ops.size(), 1u);
+    EXPECT_TRUE(contains(times.calls[call].time, times.calls[call].ops[0].time));
+  }
+}
+
 TEST_P(ProgramRequestTest, AnOutputOverAnInputIsWrittenWhenAllIsRead) {
   ProgramRequest request(Chain(Increment(GetParam()), 3, /*returns_first=*/true));
   CallerTensors caller;

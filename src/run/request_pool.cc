@@ -7,7 +7,7 @@ namespace tandem {
 RequestPool::RequestPool(std::shared_ptr<const Program> program, size_t limit)
     : program_(std::move(program)), limit_(std::max<size_t>(1, limit)) {}
 
-void RequestPool::Run(RunTensors& tensors) {
+void RequestPool::Run(RunTensors& tensors, RunTimes* times) {
   std::unique_ptr<ProgramRequest> request = Take();
   // After a failed run too: the next one binds everything anew.
   struct Returner {
@@ -15,7 +15,7 @@ void RequestPool::Run(RunTensors& tensors) {
     std::unique_ptr<ProgramRequest>& request;
     ~Returner() { pool.Return(std::move(request)); }
   } returner{*this, request};
-  request->Run(tensors);
+  request->Run(tensors, times);
 }
 
 std::unique_ptr<ProgramRequest> RequestPool::Take() {

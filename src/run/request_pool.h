@@ -15,8 +15,8 @@ class RequestPool {
  public:
   RequestPool(std::shared_ptr<const Program> program, size_t limit);
 
-  // Runs the program on a free request.
-  void Run(RunTensors& tensors);
+  // Runs the program on a free request, as ProgramRequest::Run.
+  void Run(RunTensors& tensors, RunTimes* times = nullptr);
 
  private:
   std::unique_ptr<ProgramRequest> Take();

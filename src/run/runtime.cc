@@ -22,4 +22,9 @@ std::shared_ptr<const Bundle> Runtime::OpenBundle(const std::filesystem::path& p
   return bundles_.Get(key.Finish(), [&] { return Bundle::Open(file); });
 }
 
+std::shared_ptr<ProfileFile> Runtime::OpenProfile(const std::filesystem::path& path) {
+  const auto absolute = std::filesystem::absolute(path).lexically_normal();
+  return profiles_.Get(absolute.string(), [&] { return std::make_shared<ProfileFile>(absolute); });
+}
+
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "device/ov_device.h"
 #include "device/weights_bank.h"
+#include "run/profile.h"
 #include "run/session_log.h"
 #include "run/share_groups.h"
 #include "weights/weight_store.h"
@@ -38,6 +39,9 @@ class Runtime {
   // as MappedFile::Open and Bundle::Open.
   std::shared_ptr<const Bundle> OpenBundle(const std::filesystem::path& path);
 
+  // The profile in the file, one for all who ask while it is alive. Throws as ProfileFile.
+  std::shared_ptr<ProfileFile> OpenProfile(const std::filesystem::path& path);
+
  private:
   Runtime() = default;
 
@@ -46,6 +50,7 @@ class Runtime {
   WeightsBank bank_;
   WeakCache<Digest, Function> functions_;
   WeakCache<Digest, const Bundle> bundles_;
+  WeakCache<std::string, ProfileFile> profiles_;
   SessionLog sessions_;
   ShareGroups groups_;
 };
