@@ -51,16 +51,36 @@ Ep::Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings set
 #if ORT_API_VERSION >= 24
   IsConcurrentRunSupported = IsConcurrentRunSupportedImpl;
 #endif
+#if ORT_API_VERSION >= 25
+  CreateProfiler = CreateProfilerImpl;
+#endif
 #if ORT_API_VERSION >= 27
   OnSessionInitializationEnd = OnSessionInitializationEndImpl;
 #endif
   record_.device = settings_.device;
   record_.options = settings_.options.given;
   record_.report_file = settings_.options.report_file;
+  if (!settings_.options.profile_file.empty()) OpenProfile();
 }
 
 Ep::~Ep() {
   runtime_->sessions().Remove(log_entry_);
+  if (profile_) profile_->TryWrite();
+}
+
+void Ep::OpenProfile() {
+  try {
+    profile_ = runtime_->OpenProfile(settings_.options.profile_file);
+  } catch (const Error& error) {
+    throw Error(error.code(), Concat("option 'profile_file': ", error.what()));
+  }
+  MeasureOps();
+}
+
+// Has to be known before something is compiled.
+void Ep::MeasureOps() {
+  build_options_.names_origins = true;
+  build_options_.properties.try_emplace(kProfilingProperty, "YES");
 }
 
 void Ep::Log(OrtLoggingLevel level, const std::string& message) const noexcept {
@@ -108,8 +128,18 @@ OrtStatus* ORT_API_CALL Ep::OnSessionInitializationEndImpl(OrtEp* self) noexcept
   return Guarded(ep.ort_.api, [&] { ep.ReleaseMemory(); });
 }
 
+#if ORT_API_VERSION >= 25
+OrtStatus* ORT_API_CALL Ep::CreateProfilerImpl(OrtEp* self, OrtEpProfilerImpl** profiler) noexcept {
+  auto& ep = *static_cast<Ep*>(self);
+  return Guarded(ep.ort_.api, [&] {
+    *profiler = std::make_unique<EpProfiler>(ep.ort_, ep.ort_profiles_).release();
+  });
+}
+#endif
+
 void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support) {
   if (IsBody(ort_, ort_graph)) return;  // it goes with the node that it belongs to
+  if (*ort_profiles_) MeasureOps();
   const std::vector<const OrtNode*> nodes = NodesOf(ort_, ort_graph);
   prepared_.clear();
   failure_ = nullptr;
@@ -255,7 +285,7 @@ void Ep::Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_node
     computes.push_back(std::make_unique<NodeCompute>(
         ort_, std::move(program), InputNames(ort_, fused_nodes[i]),
         OutputNames(ort_, fused_nodes[i]), static_cast<size_t>(settings_.options.num_streams),
-        rethread));
+        rethread, profile_, Concat("session ", log_entry_, ", ", NodeName(ort_, fused_nodes[i]))));
   }
   prepared_.clear();
   if (settings_.context.enabled) {

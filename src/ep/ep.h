@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ep/ep_context.h"
+#include "ep/ep_profiler.h"
 #include "ep/options.h"
 #include "ep/ort_api.h"
 #include "ep/ort_graph.h"
@@ -31,7 +32,8 @@ struct EpSettings {
 // claimed also runs; Compile then only picks the programs up.
 class Ep : public OrtEp {
  public:
-  // Throws Error(kInvalidArgument) when the device does not accept its properties.
+  // Throws Error(kInvalidArgument) when the device does not accept its properties, and what
+  // opening the profile throws.
   Ep(const OrtFunctions& ort, std::shared_ptr<Runtime> runtime, EpSettings settings,
      const OrtLogger* logger, std::shared_ptr<const void> factory);
   ~Ep();
@@ -51,6 +53,10 @@ class Ep : public OrtEp {
                                                        size_t count) noexcept;
   static OrtStatus* ORT_API_CALL IsConcurrentRunSupportedImpl(OrtEp*, bool* supported) noexcept;
   static OrtStatus* ORT_API_CALL OnSessionInitializationEndImpl(OrtEp* self) noexcept;
+#if ORT_API_VERSION >= 25
+  static OrtStatus* ORT_API_CALL CreateProfilerImpl(OrtEp* self,
+                                                    OrtEpProfilerImpl** profiler) noexcept;
+#endif
 
   static const char* ORT_API_CALL GetCompiledModelCompatibilityInfoImpl(OrtEp* self,
                                                                         const OrtGraph*) noexcept;
@@ -67,6 +73,8 @@ class Ep : public OrtEp {
   void Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_nodes, size_t count,
                OrtNodeComputeInfo** compute_infos, OrtNode** context_nodes);
   std::shared_ptr<const Program> ProgramFor(const OrtGraph* ort_graph);
+  void OpenProfile();
+  void MeasureOps();
   void Report();
   void ReleaseMemory();
   void Log(OrtLoggingLevel level, const std::string& message) const noexcept;
@@ -85,6 +93,9 @@ class Ep : public OrtEp {
   std::exception_ptr failure_;
   std::filesystem::path model_file_;  // empty for a model from memory
   std::string compatibility_info_;
+
+  std::shared_ptr<ProfileFile> profile_;  // null: none
+  ProfilingStarted ort_profiles_ = std::make_shared<std::atomic<bool>>(false);
 
   SessionRecord record_;
   SessionLog::Id log_entry_;

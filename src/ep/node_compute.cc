@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "ep/ep_profiler.h"
 #include "ep/ort_threads.h"
 
 namespace tandem {
@@ -75,12 +76,15 @@ size_t Place(const std::vector<std::string>& names, const std::string& name) {
 
 NodeCompute::NodeCompute(const OrtFunctions& ort, std::shared_ptr<const Program> program,
                          const std::vector<std::string>& inputs,
-                         const std::vector<std::string>& outputs, size_t limit, Rethread rethread)
+                         const std::vector<std::string>& outputs, size_t limit, Rethread rethread,
+                         std::shared_ptr<ProfileFile> profile, std::string label)
     : OrtNodeComputeInfo{},
       ort_(ort),
       program_(std::move(program)),
       limit_(limit),
-      rethread_(std::move(rethread)) {
+      rethread_(std::move(rethread)),
+      profile_(std::move(profile)),
+      label_(std::move(label)) {
   for (const std::string& name : program_->inputs) inputs_.push_back(Place(inputs, name));
   for (const auto& output : program_->outputs) outputs_.push_back(Place(outputs, output.name));
   ort_version_supported = ORT_API_VERSION;
@@ -102,8 +106,20 @@ OrtStatus* ORT_API_CALL NodeCompute::ComputeImpl(OrtNodeComputeInfo* self, void*
   return Guarded(node.ort_.api, [&] {
     std::call_once(node.prepared_, [&] { node.Prepare(context); });
     KernelTensors tensors(node.ort_, context, node.inputs_, node.outputs_);
-    node.pool_->Run(tensors);
+    Profile* const ort_profile = OrtProfile();
+    if (node.profile_ || ort_profile != nullptr) {
+      node.RunProfiled(tensors, ort_profile);
+    } else {
+      node.pool_->Run(tensors);
+    }
   });
+}
+
+void NodeCompute::RunProfiled(RunTensors& tensors, Profile* ort_profile) {
+  RunTimes times;
+  pool_->Run(tensors, &times);
+  if (ort_profile != nullptr) ort_profile->Add(label_, program_, times);
+  if (profile_) profile_->profile().Add(label_, program_, std::move(times));
 }
 
 void ORT_API_CALL NodeCompute::ReleaseStateImpl(OrtNodeComputeInfo*, void*) noexcept {}

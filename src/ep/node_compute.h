@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ep/ort_api.h"
+#include "run/profile.h"
 #include "run/request_pool.h"
 
 namespace tandem {
@@ -21,10 +22,12 @@ class NodeCompute : public OrtNodeComputeInfo {
   // `inputs` and `outputs` are the names of the fused node's, in order. Throws Error(kUnsupported)
   // when the program reads or makes something that is not among them. At most `limit` runs are
   // computed at a time. If `rethread` is set, the first run finds out how many threads the session
-  // has, and when that is fewer than the program uses, goes on with what `rethread` returns.
+  // has, and when that is fewer than the program uses, goes on with what `rethread` returns. If
+  // `profile` is set, runs are measured for it, as of `label`.
   NodeCompute(const OrtFunctions& ort, std::shared_ptr<const Program> program,
               const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
-              size_t limit, Rethread rethread);
+              size_t limit, Rethread rethread, std::shared_ptr<ProfileFile> profile,
+              std::string label);
 
  private:
   static OrtStatus* ORT_API_CALL CreateStateImpl(OrtNodeComputeInfo* self, OrtNodeComputeContext*,
@@ -34,6 +37,7 @@ class NodeCompute : public OrtNodeComputeInfo {
   static void ORT_API_CALL ReleaseStateImpl(OrtNodeComputeInfo*, void*) noexcept;
 
   void Prepare(const OrtKernelContext* context);
+  void RunProfiled(RunTensors& tensors, Profile* ort_profile);
 
   OrtFunctions ort_;
   std::vector<size_t> inputs_;   // by input of the program: its place among the fused node's
@@ -41,6 +45,8 @@ class NodeCompute : public OrtNodeComputeInfo {
   std::shared_ptr<const Program> program_;
   size_t limit_;
   Rethread rethread_;
+  std::shared_ptr<ProfileFile> profile_;  // null: none
+  std::string label_;
   std::once_flag prepared_;
   std::unique_ptr<RequestPool> pool_;  // from the first run on
 };

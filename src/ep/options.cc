@@ -145,6 +145,12 @@ constexpr std::array kTable{
          "in "
          "which form, and who shares them. Written again whenever a session comes or goes."},
         [](Options& o, std::string_view, const std::string& v) { o.report_file = v; }},
+    Row{{"profile_file", "file name", "",
+         "Where to keep a profile (JSON, trace events) of all sessions of the process that name "
+         "it: how long each operator took in each run. Written whenever such a session ends; "
+         "docs/profile.md describes it. From ONNX Runtime 1.25 on, `enable_profiling` of the "
+         "session puts the same events into ONNX Runtime's own profile."},
+        [](Options& o, std::string_view, const std::string& v) { o.profile_file = v; }},
 };
 
 // Options of OpenVINO's own provider that Tandem does not have, and what to do instead.

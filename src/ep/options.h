@@ -27,6 +27,7 @@ struct Options {
   Activations activation_precision = Activations::kAuto;
   enum class Fold { kAuto, kOn, kOff } fold = Fold::kAuto;
   std::string report_file;
+  std::string profile_file;
 
   // As the user gave them, for the session report.
   std::map<std::string, std::string> given;

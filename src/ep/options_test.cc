@@ -21,6 +21,7 @@ TEST(Options, DefaultsAreThoseOfTheTable) {
   }
   EXPECT_TRUE(options.share_weights);
   EXPECT_EQ(options.num_streams, 1);
+  EXPECT_TRUE(options.profile_file.empty());
 }
 
 TEST(Options, ValuesAreReadInAnyCase) {
