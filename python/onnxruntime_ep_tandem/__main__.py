@@ -5,6 +5,7 @@ compile   compiles models into a folder: a small model for each, and one bundle 
 inspect   prints what a bundle holds, and which programs use which weights
 verify    compares all of a bundle with its digests (needs the package xxhash)
 run       runs a model once on Tandem; inputs come from .npy files
+profile   sums up a profile (option profile_file, or ONNX Runtime's own) by operator type and by node
 report    opens a session of each model, one after the other and all at once, and prints what they share
 
 Exit status: 0 done, 1 an error, which is printed, 2 a wrong command line.
@@ -18,7 +19,7 @@ import tempfile
 
 import onnxruntime_ep_tandem as tandem
 
-from . import bundles
+from . import bundles, profiles
 
 
 def info(arguments):
@@ -98,6 +99,23 @@ def report(arguments):
         del sessions
 
 
+def profile(arguments):
+    summary = profiles.summary(arguments.profile)
+    runs_us = summary["runs_us"]
+    print(f"{summary['runs']} runs, {runs_us / 1e3:.1f} ms, median {summary['median_us'] / 1e3:.3f} ms")
+    for table, columns in (("types", ("op_name", "executor")), ("nodes", ("node", "op_name"))):
+        rows = summary[table]
+        print(f"\n      ms       %    count   mean us  {', '.join(columns)}")
+        for row in rows[: arguments.top]:
+            mean = row["us"] / row["count"]
+            name = "  ".join(row[column] for column in columns)
+            print(f"{row['us'] / 1e3:8.2f}  {row['us'] / runs_us:6.1%} {row['count']:8} {mean:9.1f}  {name}")
+        if len(rows) > arguments.top:
+            print(f"{len(rows) - arguments.top} more; --top shows them")
+    between = runs_us - summary["ops_us"]
+    print(f"\nbetween operators: {between / 1e3:.2f} ms, {between / runs_us:.1%}")
+
+
 def pair(text):
     name, separator, value = text.partition("=")
     if not separator:
@@ -137,6 +155,9 @@ def _parser():
     command.add_argument("model", metavar="MODEL")
     command.add_argument("--input", action="append", type=pair, default=[], metavar="NAME=FILE.npy")
     command.add_argument("--output", metavar="DIR", help="where to write the outputs as .npy files")
+    command = add("profile", profile)
+    command.add_argument("profile", metavar="FILE")
+    command.add_argument("--top", type=int, default=20, metavar="N", help="rows of a table; default: 20")
     command = add("report", report, options=True)
     command.add_argument("models", nargs="+", metavar="MODEL")
     return parser

@@ -9,7 +9,7 @@ import onnxruntime_ep_tandem as tandem
 import pytest
 from compiled_models import damage, names, packed_tensor
 from models import chain, matrix, product
-from onnxruntime_ep_tandem import bundles
+from onnxruntime_ep_tandem import bundles, profiles
 from sessions import assert_close, assert_same_outputs, cpu_session, run, tandem_session
 
 SIZE = 64
@@ -123,6 +123,40 @@ def test_run_reads_and_writes_arrays(models, tmp_path, rng):
     result = command("run", models[0])
     assert result.returncode == 1
     assert "give --input NAME=FILE.npy for x tensor(float)" in result.stderr
+
+
+def test_profile_sums_up_by_type_and_by_node(models, tmp_path, rng):
+    file = tmp_path / "profile.json"
+    session = tandem_session(models[1], profile_file=file)
+    for _ in range(3):
+        run(session, x=matrix(rng, 1000, SIZE))  # operators are too short to be measured otherwise
+    result = command("profile", file)
+    assert result.returncode == 1
+    assert "has no run of Tandem; a profile is written when its session ends" in result.stderr
+    del session
+    found = profiles.summary(file)
+    assert found["runs"] == 3
+    assert found["runs_us"] >= found["ops_us"] > 0
+    assert {row["op_name"]: row["count"] for row in found["types"]} == {"SharedMatMul": 6, "Relu": 6}
+    assert {row["count"] for row in found["nodes"]} == {3}
+    for table in (found["types"], found["nodes"]):
+        assert sum(row["us"] for row in table) == pytest.approx(found["ops_us"])
+    result = command("profile", file, "--top", "1")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("3 runs, ")
+    assert "SharedMatMul  Tandem in OpenVINO" in result.stdout
+    assert "3 more; --top shows them" in result.stdout
+    assert "between operators: " in result.stdout
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": 1}', '{"weights": []}', "[]"])
+def test_what_is_no_profile(tmp_path, content):
+    file = tmp_path / "file"
+    file.write_text(content)
+    result = command("profile", file)
+    assert result.returncode == 1
+    assert f"'{file}'" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
