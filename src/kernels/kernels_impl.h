@@ -1,0 +1,20 @@
+#pragma once
+
+// All kernels over one vector of kernels/vector.h: what a translation unit of an instruction set
+// has.
+
+#include "kernels/attention_impl.h"
+#include "kernels/kernels_isa.h"
+#include "kernels/matmul_impl.h"
+#include "kernels/matmul_int8_impl.h"
+#include "kernels/row_ops_impl.h"
+
+namespace tandem {
+namespace {
+
+template <typename V>
+constexpr Kernels kKernels{&MatMul<V>,  &Quantize<V>, &MatMulInt8<V>, &Attention<V>,
+                           &RmsNorm<V>, &SiluGate<V>, &Add<V>};
+
+}  // namespace
+}  // namespace tandem
