@@ -12,7 +12,7 @@ PACKAGES = {
     "onnxruntime-genai": "onnxruntime-genai",
     "numpy": "numpy",
 }
-INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
+INSTRUCTIONS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 
 def cores():

@@ -222,9 +222,9 @@ std::string OptionsDocument() {
     text += Concat("- `", retired.name, "`: ", retired.advice, "\n");
   }
   text +=
-      "\nThe environment variable `TANDEM_ISA` (`portable`, `avx2`, `avx512`, `avx512_vnni`) "
-      "forces\n"
-      "the kernels' instruction set; without it the best that the CPU has is used.\n";
+      "\nThe environment variable `TANDEM_ISA` (`portable`, `avx2`, `avx_vnni`, `avx512`,\n"
+      "`avx512_vnni`) forces the kernels' instruction set; without it the best that the machine\n"
+      "has is used.\n";
   return text;
 }
 

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/half.h"
-#include "kernels/kernels.h"
+#include "kernels/tested_kernels.h"
 
 namespace tandem {
 namespace {
 
-class AttentionTest : public ::testing::TestWithParam<Isa> {
+class AttentionTest : public ::testing::TestWithParam<TestedKernels> {
  protected:
   std::vector<float> Random(size_t count, float width = 1) {
     std::normal_distribution<float> normal(0, width);
@@ -105,7 +105,7 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
     head.v = short_v.empty() ? static_cast<const void*>(v.data()) : short_v.data();
     head.bias = options.has_bias ? bias.data() : nullptr;
     head.out = out.data();
-    const AttentionKernel kernel = KernelsFor(GetParam()).attention;
+    const AttentionKernel kernel = GetParam().kernels->attention;
     kernel(head, 0, queries / 2);
     kernel(head, queries / 2, queries);
 
@@ -174,8 +174,8 @@ TEST_P(AttentionTest, OneKeyIsItsValue) {
   ExpectExact(3, 1, 16, {});
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, ::testing::ValuesIn(SupportedIsas()),
-                         [](const auto& param) { return std::string(Name(param.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, ::testing::ValuesIn(AllKernels()),
+                         [](const auto& param) { return param.param.name; });
 
 }  // namespace
 }  // namespace tandem

@@ -9,7 +9,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
+constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512,
+                          Isa::kAvx512Vnni};
 
 bool IsSupported(Isa isa) {
   switch (isa) {
@@ -18,6 +19,8 @@ bool IsSupported(Isa isa) {
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
              __builtin_cpu_supports("f16c");
+    case Isa::kAvxVnni:
+      return IsSupported(Isa::kAvx2) && __builtin_cpu_supports("avxvnni");
     case Isa::kAvx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -37,8 +40,9 @@ Isa ChooseIsa(const char* forced) {
         ErrorCode::kInvalidArgument,
         Concat("TANDEM_ISA=", forced, ": this CPU lacks it; its best is ", Name(supported.back())));
   }
-  throw Error(ErrorCode::kInvalidArgument,
-              Concat("TANDEM_ISA=", forced, ": expected portable, avx2, avx512 or avx512_vnni"));
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      Concat("TANDEM_ISA=", forced, ": expected portable, avx2, avx_vnni, avx512 or avx512_vnni"));
 }
 
 }  // namespace
@@ -49,6 +53,8 @@ std::string_view Name(Isa isa) {
       return "portable";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvxVnni:
+      return "avx_vnni";
     case Isa::kAvx512:
       return "avx512";
     case Isa::kAvx512Vnni:

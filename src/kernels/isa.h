@@ -6,12 +6,13 @@
 namespace tandem {
 
 // Instruction sets for which the kernels are compiled; the best that the CPU has is chosen at run
-// time.
+// time. A later one is better where a CPU has both; that does not mean that it has both.
 enum class Isa {
   kPortable,    // any x86-64
   kAvx2,        // AVX2, FMA, F16C
+  kAvxVnni,     // the same and AVX-VNNI
   kAvx512,      // AVX-512 F, BW, DQ, VL
-  kAvx512Vnni,  // the same and VNNI
+  kAvx512Vnni,  // the same and AVX512_VNNI
 };
 
 std::string_view Name(Isa isa);
@@ -20,8 +21,8 @@ std::string_view Name(Isa isa);
 std::vector<Isa> SupportedIsas();
 
 // The one that the kernels use: the best, or what the environment variable TANDEM_ISA names
-// (portable, avx2, avx512, avx512_vnni). Throws Error(kInvalidArgument) when it names an unknown
-// one or one that this CPU lacks. Read once.
+// (portable, avx2, avx_vnni, avx512, avx512_vnni). Throws Error(kInvalidArgument) when it names an
+// unknown one or one that this machine lacks. Read once.
 Isa ActiveIsa();
 
 }  // namespace tandem

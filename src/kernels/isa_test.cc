@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+
+#include "base/strings.h"
 
 namespace tandem {
 namespace {
@@ -30,7 +33,19 @@ TEST(IsaDeathTest, TheEnvironmentForcesOne) {
 TEST(IsaDeathTest, AnUnknownNameIsAnError) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(ExitWithActiveIsa("avx1024"), ::testing::ExitedWithCode(0),
-              "TANDEM_ISA=avx1024: expected portable, avx2, avx512 or avx512_vnni");
+              "TANDEM_ISA=avx1024: expected portable, avx2, avx_vnni, avx512 or avx512_vnni");
+}
+
+TEST(IsaDeathTest, OneThatIsNotThereIsAnError) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::vector<Isa> supported = SupportedIsas();
+  for (Isa isa : {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni}) {
+    if (std::find(supported.begin(), supported.end(), isa) != supported.end()) continue;
+    const std::string name(Name(isa));
+    EXPECT_EXIT(
+        ExitWithActiveIsa(name.c_str()), ::testing::ExitedWithCode(0),
+        Concat("TANDEM_ISA=", name, ": this CPU lacks it; its best is ", Name(supported.back())));
+  }
 }
 
 }  // namespace

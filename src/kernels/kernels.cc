@@ -10,6 +10,8 @@ const Kernels& KernelsFor(Isa isa) {
       return Avx512VnniKernels();
     case Isa::kAvx512:
       return Avx512Kernels();
+    case Isa::kAvxVnni:
+      return AvxVnniKernels();
     case Isa::kAvx2:
       return Avx2Kernels();
     case Isa::kPortable:

@@ -129,11 +129,12 @@ struct Int8Tile {
     const uint64_t panel_bytes = w.panel(1) - w.panel(0);
     const float* scales = w.scales(panel);
     const uint8_t* zero_points = w.zero_points(panel);
-    const uint64_t panel_scales = w.blocks() * kPanelOutputs;
+    const uint64_t blocks = w.blocks();
     const int8_t* codes = x.codes(row);
     const int32_t* offsets = x.offsets(0) + row;
     const float* x_scales = x.scales(0) + row;
     uint64_t x_block_of_w = 0;
+    uint64_t w_block = 0;
     V total[kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
       for (int p = 0; p < kPanels; ++p) total[r][p] = V::Zero();
@@ -154,12 +155,12 @@ struct Int8Tile {
         std::memcpy(sum, apart, sizeof(sum));
       }
       for (int p = 0; p < kPanels; ++p) {
-        const V scale = V::Load(scales + p * panel_scales);
+        const V scale = V::Load(scales + (p * blocks + w_block) * kPanelOutputs);
         for (int r = 0; r < kRows; ++r) {
           V value = V::ToFloats(sum[r][p]);
           if constexpr (kHasZeroPoints) {
             const V sum_of_codes = V::Broadcast(static_cast<float>(offsets[r]));
-            value = value - ZeroPoints<V>(w, zero_points + p * panel_scales, 0) * sum_of_codes;
+            value = value - ZeroPoints<V>(w, zero_points, p * blocks + w_block) * sum_of_codes;
           }
           total[r][p] = MulAdd(value, scale * V::Broadcast(x_scales[r]), total[r][p]);
         }
@@ -171,8 +172,7 @@ struct Int8Tile {
       x_scales += x.rows();
       if (++x_block_of_w == x_blocks_of_w) {
         x_block_of_w = 0;
-        scales += kPanelOutputs;
-        zero_points += kPanelOutputs;
+        ++w_block;
       }
     }
 #pragma GCC unroll 8

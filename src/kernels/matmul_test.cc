@@ -2,13 +2,13 @@
 
 #include <cmath>
 
-#include "kernels/kernels.h"
+#include "kernels/tested_kernels.h"
 #include "tests/support/random_matrix.h"
 
 namespace tandem {
 namespace {
 
-class MatMulTest : public ::testing::TestWithParam<Isa> {
+class MatMulTest : public ::testing::TestWithParam<TestedKernels> {
  protected:
   // y = x W in f64, from the elements of the source: dequantize, then multiply.
   static std::vector<double> Reference(const MatrixSource& w, const std::vector<float>& x,
@@ -40,8 +40,8 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
     constexpr float kUntouched = -12345;
     std::vector<float> y((m + 1) * spec.n, kUntouched);
     const uint64_t half = w.panels() / 2;
-    KernelsFor(GetParam()).matmul(w, x.data(), m, y.data(), 0, half);
-    KernelsFor(GetParam()).matmul(w, x.data(), m, y.data(), half, w.panels());
+    GetParam().kernels->matmul(w, x.data(), m, y.data(), 0, half);
+    GetParam().kernels->matmul(w, x.data(), m, y.data(), half, w.panels());
 
     std::vector<double> magnitude;
     const std::vector<double> expected = Reference(matrix.source(), x, m, magnitude);
@@ -113,8 +113,8 @@ TEST_P(MatMulTest, NoRowsAreNoWork) {
   ExpectExact({.n = 16, .k = 8}, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, MatMulTest, ::testing::ValuesIn(SupportedIsas()),
-                         [](const auto& param) { return std::string(Name(param.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, MatMulTest, ::testing::ValuesIn(AllKernels()),
+                         [](const auto& param) { return param.param.name; });
 
 }  // namespace
 }  // namespace tandem

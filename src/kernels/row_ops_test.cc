@@ -7,14 +7,14 @@
 #include <random>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/tested_kernels.h"
 
 namespace tandem {
 namespace {
 
 constexpr float kUntouched = -77;
 
-class RowOpsTest : public ::testing::TestWithParam<Isa> {
+class RowOpsTest : public ::testing::TestWithParam<TestedKernels> {
  protected:
   std::vector<float> Random(size_t count, float width) {
     std::normal_distribution<float> normal(0, width);
@@ -23,7 +23,7 @@ class RowOpsTest : public ::testing::TestWithParam<Isa> {
     return values;
   }
 
-  const Kernels& kernels_ = KernelsFor(GetParam());
+  const Kernels& kernels_ = *GetParam().kernels;
   std::mt19937 random_;
 };
 
@@ -89,8 +89,8 @@ TEST_P(RowOpsTest, AddOfAnySize) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, RowOpsTest, ::testing::ValuesIn(SupportedIsas()),
-                         [](const auto& param) { return std::string(Name(param.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, RowOpsTest, ::testing::ValuesIn(AllKernels()),
+                         [](const auto& param) { return param.param.name; });
 
 }  // namespace
 }  // namespace tandem

@@ -64,6 +64,14 @@ struct Ymm2 {
   static Ymm2 ToFloats(Ints sum) {
     return {_mm256_cvtepi32_ps(sum.low), _mm256_cvtepi32_ps(sum.high)};
   }
+#if defined(__AVXVNNI__) || defined(__AVX512VNNI__)
+  static Ints DotU4(Ints sum, Codes w, int32_t x) { return DotU8(sum, w, x); }
+  static Ints DotU8(Ints sum, Codes w, int32_t x) {
+    const __m256i inputs = _mm256_set1_epi32(x);
+    return {_mm256_dpbusd_epi32(sum.low, w.low, inputs),
+            _mm256_dpbusd_epi32(sum.high, w.high, inputs)};
+  }
+#else
   static Ints DotU4(Ints sum, Codes w, int32_t x) {
     const __m256i inputs = _mm256_set1_epi32(x);
     const auto dot = [&](__m256i part, __m256i codes) {
@@ -85,6 +93,7 @@ struct Ymm2 {
     };
     return {dot(sum.low, w.low), dot(sum.high, w.high)};
   }
+#endif
   void StoreI8(int8_t* to) const {
     const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(low), _mm256_cvtps_epi32(high));
     const __m256i ordered = _mm256_permute4x64_epi64(words, 0b11011000);
