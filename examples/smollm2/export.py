@@ -28,7 +28,7 @@ from weight_file import WeightFile
 WEIGHTS = ("f32", "f16", "int4")
 OPERATORS = ("plain", "contrib")
 MANIFEST = "export.json"
-VERSION = 1  # raise it when the same options give other files
+VERSION = 2  # raise it when the same options give other files
 
 
 @dataclass(frozen=True)

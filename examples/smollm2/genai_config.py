@@ -18,14 +18,17 @@ PAD_TOKEN = 0
 
 
 def write(folder, checkpoint, layers, forms, operators):
-    """Writes the configurations whose models are among `forms` (Form by name) into `folder`. Returns their paths."""
+    """Writes the configurations whose models are among `forms` (Form by name) into `folder`. Returns their paths.
+
+    GenAI needs the logits of the last token only: it gets the dynamic form without the others, if that is there.
+    """
     written = []
     if {"window_prefill", "window_decode"} <= forms.keys():
         prefill, decode = forms["window_prefill"], forms["window_decode"]
         model = _window_model(checkpoint.settings, layers, prefill, decode)
         written.append(_dump(folder / FILE_NAMES[WINDOW], checkpoint, model, prefill.past, share_buffer=True))
-    if "dynamic" in forms:
-        model = _dynamic_model(checkpoint.settings, layers, forms["dynamic"], operators)
+    if dynamic := forms.get("dynamic_last") or forms.get("dynamic"):
+        model = _dynamic_model(checkpoint.settings, layers, dynamic, operators)
         context = checkpoint.settings.context
         written.append(_dump(folder / FILE_NAMES[DYNAMIC], checkpoint, model, context, share_buffer=False))
     return written

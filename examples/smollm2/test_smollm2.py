@@ -174,7 +174,7 @@ def test_genai_folder_holds_links(models, tmp_path):
     target = genai_config.use(folder, genai_config.DYNAMIC, tmp_path / "genai")
     assert (target / weight_file.FILE_NAME).samefile(folder / weight_file.FILE_NAME)
     assert (target / "genai_config.json").read_text() == (folder / "genai_config.dynamic.json").read_text()
-    assert {path.name for path in target.glob("*.onnx")} == {"dynamic.onnx"}
+    assert {path.name for path in target.glob("*.onnx")} == {"dynamic_last.onnx"}
     genai_config.use(folder, genai_config.WINDOW, target)
     assert (target / "window_decode.onnx").samefile(folder / "window_decode.onnx")
     with pytest.raises(ValueError):

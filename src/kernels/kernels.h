@@ -17,6 +17,7 @@ struct Kernels {
   RmsNormKernel rms_norm;
   SiluGateKernel silu_gate;
   AddKernel add;
+  RotateKernel rotate;
 };
 
 // Those compiled for `isa`, which the CPU must have.

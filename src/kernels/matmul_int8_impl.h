@@ -81,34 +81,31 @@ struct Int8Tile {
       std::memcpy(&result, x + static_cast<uint64_t>(r) * x_stride + at, sizeof(result));
       return result;
     };
+    const auto add = [&](const Codes(&codes)[kPanels], uint64_t at) {
+      for (int r = 0; r < kRows; ++r) {
+        const int32_t x_codes = four(r, at);
+        for (int p = 0; p < kPanels; ++p) {
+          sum[r][p] = kLayout == Layout::kU4 ? V::DotU4(sum[r][p], codes[p], x_codes)
+                                             : V::DotU8(sum[r][p], codes[p], x_codes);
+        }
+      }
+    };
 #pragma GCC unroll 8
     for (uint64_t at = 0; at < inputs; at += GroupInputs(kLayout)) {
       const uint64_t group = at / GroupInputs(kLayout) * GroupBytes(kLayout);
       Codes codes[kPanels];
       for (int p = 0; p < kPanels; ++p) codes[p] = V::LoadCodes(w + p * w_stride + group);
       if constexpr (kLayout == Layout::kU4) {
-        Codes halves[kPanels];
-        for (int p = 0; p < kPanels; ++p) halves[p] = V::LowHalves(codes[p]);
-        for (int r = 0; r < kRows; ++r) {
-          const int32_t inputs_of_row = four(r, at);
-          for (int p = 0; p < kPanels; ++p) {
-            sum[r][p] = V::DotU4(sum[r][p], halves[p], inputs_of_row);
-          }
+        Codes low[kPanels];
+        Codes high[kPanels];
+        for (int p = 0; p < kPanels; ++p) {
+          low[p] = V::LowHalves(codes[p]);
+          high[p] = V::HighHalves(codes[p]);
         }
-        for (int p = 0; p < kPanels; ++p) halves[p] = V::HighHalves(codes[p]);
-        for (int r = 0; r < kRows; ++r) {
-          const int32_t inputs_of_row = four(r, at + kDotInputs);
-          for (int p = 0; p < kPanels; ++p) {
-            sum[r][p] = V::DotU4(sum[r][p], halves[p], inputs_of_row);
-          }
-        }
+        add(low, at);
+        add(high, at + kDotInputs);
       } else {
-        for (int r = 0; r < kRows; ++r) {
-          const int32_t inputs_of_row = four(r, at);
-          for (int p = 0; p < kPanels; ++p) {
-            sum[r][p] = V::DotU8(sum[r][p], codes[p], inputs_of_row);
-          }
-        }
+        add(codes, at);
       }
     }
   }

@@ -2,28 +2,34 @@
 
 #include <algorithm>
 
+#include "kernels/kernels.h"
+
 namespace tandem {
+namespace {
+
+void RotateHalves(const float* x, const float* cos, const float* sin, uint64_t second,
+                  uint64_t pairs, float* out) {
+  static const RotateKernel kernel = KernelsFor(ActiveIsa()).rotate;
+  kernel(x, cos, sin, second, pairs, out);
+}
+
+}  // namespace
 
 void RotateRow(const float* x, const float* cos, const float* sin, uint64_t size, float* out) {
-  const uint64_t half = size / 2;
-  for (uint64_t i = 0; i < half; ++i) {
-    const float first = x[i];
-    const float second = x[half + i];
-    out[i] = first * cos[i] - second * sin[i];
-    out[half + i] = second * cos[half + i] + first * sin[half + i];
-  }
+  RotateHalves(x, cos, sin, size / 2, size / 2, out);
 }
 
 void RotatePairs(const float* x, const float* cos, const float* sin, uint64_t pairs,
                  bool is_interleaved, uint64_t size, float* out) {
-  const uint64_t step = is_interleaved ? 2 : 1;
-  const uint64_t distance = is_interleaved ? 1 : pairs;
-  for (uint64_t i = 0; i < pairs; ++i) {
-    const uint64_t at = i * step;
-    const float first = x[at];
-    const float second = x[at + distance];
-    out[at] = first * cos[i] - second * sin[i];
-    out[at + distance] = second * cos[i] + first * sin[i];
+  if (is_interleaved) {
+    for (uint64_t i = 0; i < pairs; ++i) {
+      const float first = x[2 * i];
+      const float second = x[2 * i + 1];
+      out[2 * i] = first * cos[i] - second * sin[i];
+      out[2 * i + 1] = second * cos[i] + first * sin[i];
+    }
+  } else {
+    RotateHalves(x, cos, sin, 0, pairs, out);
   }
   std::copy(x + 2 * pairs, x + size, out + 2 * pairs);
 }

@@ -19,4 +19,13 @@ using SiluGateKernel = void (*)(float* gate, const float* up, uint64_t size);
 // y[i] += x[i].
 using AddKernel = void (*)(const float* x, uint64_t size, float* y);
 
+// Turns pairs that are the halves of x [2 * pairs] (kernels/rotary_embedding.h):
+//
+//   out[i]         = x[i] * cos[i]                  - x[pairs + i] * sin[i]
+//   out[pairs + i] = x[pairs + i] * cos[second + i] + x[i] * sin[second + i]
+//
+// out may not overlap x.
+using RotateKernel = void (*)(const float* x, const float* cos, const float* sin, uint64_t second,
+                              uint64_t pairs, float* out);
+
 }  // namespace tandem

@@ -47,5 +47,18 @@ void Add(const float* x, uint64_t size, float* y) {
   }
 }
 
+template <typename V>
+void Rotate(const float* x, const float* cos, const float* sin, uint64_t second, uint64_t pairs,
+            float* out) {
+  for (uint64_t i = 0; i < pairs; i += kPanelOutputs) {
+    const uint64_t count = std::min(kPanelOutputs, pairs - i);
+    const auto load = [&](const float* from) { return LoadPart<V>(from + i, count); };
+    const V a = load(x);
+    const V b = load(x + pairs);
+    StorePart(a * load(cos) - b * load(sin), out + i, count);
+    StorePart(b * load(cos + second) + a * load(sin + second), out + pairs + i, count);
+  }
+}
+
 }  // namespace
 }  // namespace tandem

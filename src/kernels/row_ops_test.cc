@@ -89,6 +89,25 @@ TEST_P(RowOpsTest, AddOfAnySize) {
   }
 }
 
+TEST_P(RowOpsTest, RotateAnyNumberOfPairs) {
+  for (uint64_t pairs : {1, 16, 20, 48}) {
+    for (uint64_t second : {uint64_t{0}, pairs}) {
+      const auto x = Random(2 * pairs, 1);
+      const auto cos = Random(2 * pairs, 1);
+      const auto sin = Random(2 * pairs, 1);
+      std::vector<float> out(2 * pairs + 1, 7);
+      kernels_.rotate(x.data(), cos.data(), sin.data(), second, pairs, out.data());
+      for (uint64_t i = 0; i < pairs; ++i) {
+        const double a = x[i];
+        const double b = x[pairs + i];
+        ASSERT_NEAR(out[i], a * cos[i] - b * sin[i], 1e-6);
+        ASSERT_NEAR(out[pairs + i], b * cos[second + i] + a * sin[second + i], 1e-6);
+      }
+      ASSERT_EQ(out[2 * pairs], 7);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryIsa, RowOpsTest, ::testing::ValuesIn(AllKernels()),
                          [](const auto& param) { return param.param.name; });
 
