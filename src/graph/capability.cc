@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "graph/host_nodes.h"
 #include "graph/lower.h"
+#include "graph/operator_faults.h"
 #include "graph/wide_integers.h"
 
 namespace tandem {
@@ -118,44 +119,18 @@ Reason DequantizedConstant(const Context& context, const Node& node, NodeId id) 
   return "a dequantized constant, of which OpenVINO would use the wrong scales";
 }
 
-Reason MatMulNBits(const Context& /*context*/, const Node& node, NodeId /*id*/) {
-  constexpr size_t kGroupIndex = 4;
-  if (!IsOp(node, "MatMulNBits", kMicrosoftDomain)) return std::nullopt;
-  if (Input(node, kGroupIndex) == kNoValue) return std::nullopt;
-  return "MatMulNBits with g_idx, of which OpenVINO dies";
-}
-
-Reason GroupQueryAttention(const Context& context, const Node& node, NodeId id) {
-  constexpr size_t kPastKey = 3, kPresentKey = 1, kSequence = 2;
-  if (!IsOp(node, "GroupQueryAttention", kMicrosoftDomain) || context.lowered.Contains(id)) {
-    return std::nullopt;
-  }
-  if (FloatAttribute(node, "softcap", 0) != 0) return "GroupQueryAttention with softcap";
-  const ValueId past = Input(node, kPastKey);
-  if (past == kNoValue) return "GroupQueryAttention without past inputs";
-  const ValueId present = kPresentKey < node.outputs.size() ? node.outputs[kPresentKey] : kNoValue;
-  if (present == kNoValue || context.graph[past].shape->size() <= kSequence) return std::nullopt;
-  // OpenVINO takes a past of fixed length for a buffer that is changed in place.
-  const int64_t past_length = (*context.graph[past].shape)[kSequence];
-  const int64_t present_length = (*context.graph[present].shape)[kSequence];
-  if (past_length < 0 || past_length == present_length) return std::nullopt;
-  return "GroupQueryAttention that appends to a past of fixed length";
-}
-
-// position_ids of one element mean "from this position on", which OpenVINO reads as one position.
-Reason RotaryEmbedding(const Context& context, const Node& node, NodeId /*id*/) {
-  if (!IsOp(node, "RotaryEmbedding", kMicrosoftDomain)) return std::nullopt;
-  const ValueId positions = Input(node, 1);
-  if (positions == kNoValue || context.graph[positions].shape->size() != 1) return std::nullopt;
-  return "RotaryEmbedding with a start position instead of positions";
+// What the tables know of the operator (graph/operator_faults.h), if OpenVINO computes it.
+Reason Operator(const Context& context, const Node& node, NodeId id) {
+  if (context.lowered.Contains(id) || context.host_nodes.Contains(id)) return std::nullopt;
+  return OperatorFault(context.graph, context.index, node);
 }
 
 using Rule = Reason (*)(const Context&, const Node&, NodeId);
 
 // In this order: later rules may rely on known ranks.
-constexpr Rule kRules[] = {
-    ElementType,         Rank,        EmptyTensor,         WideInteger,     ShortInteger,
-    DequantizedConstant, MatMulNBits, UnreadableAttribute, RotaryEmbedding, GroupQueryAttention};
+constexpr Rule kRules[] = {ElementType,         Rank,         EmptyTensor,
+                           WideInteger,         ShortInteger, DequantizedConstant,
+                           UnreadableAttribute, Operator};
 
 Reason WhyDeclined(const Context& context, NodeId id) {
   const Node& node = context.graph.nodes[id];

@@ -88,7 +88,9 @@ const Names kMoveOps{
     "Transpose", "Trilu",           "Unsqueeze",    "Where",           "ConstantOfShape",
     "EyeLike",   "OneHot"};
 // Results are not larger in magnitude than the inputs.
-const Names kBoundedOps{"Abs", "Clip", "Max", "Min", "ReduceMax", "ReduceMin", "Sign", "Mod"};
+const Names kBoundedOps{"Abs", "Clip", "Max", "Min", "Sign", "Mod"};
+// Likewise, but OpenVINO compares in f32, which holds 24 bits: enough for sizes only.
+const Names kBoundedReductions{"ReduceMax", "ReduceMin"};
 const Names kCompareOps{"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"};
 
 // Whether the magnitude of all elements is at most `limit`. The largest and smallest 64-bit numbers
@@ -176,9 +178,12 @@ WideIntegers::Level WideIntegers::ResultLevel(const Node& node) const {
   for (size_t slot = 0; slot < node.inputs.size(); ++slot) {
     if (!IsPositionInput(node, slot)) highest = std::max(highest, LevelOf(node.inputs[slot]));
   }
-  if (kMoveOps.contains(node.op_type) || kBoundedOps.contains(node.op_type)) {
+  if (kMoveOps.contains(node.op_type) || kBoundedOps.contains(node.op_type) ||
+      kBoundedReductions.contains(node.op_type)) {
     return highest == Level::kNone ? Level::kSize : highest;
   }
+  // The number of a tensor's elements is no longer small.
+  if (node.op_type == "ReduceProd") return Level::kWide;
   // Arithmetic: sizes stay sizes, everything else may outgrow 32 bits.
   return highest == Level::kSize ? Level::kSize : Level::kWide;
 }

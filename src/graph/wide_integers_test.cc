@@ -38,6 +38,16 @@ TEST(WideIntegers, ArithmeticOnShapesIsSafe) {
   EXPECT_EQ(Unsafe(b.graph()), "");
 }
 
+TEST(WideIntegers, ReductionsAreSafeForSizesOnly) {
+  GraphBuilder b;
+  b.Input("x").Result("shape", kI64, Shape{2}).Result("where", kI64, Shape{2, 1});
+  b.Node("Shape", {"x"}, {"shape"}).Node("ReduceMax", {"shape"}, {"longest"});
+  b.Node("ReduceProd", {"shape"}, {"elements"});
+  b.Node("ArgMax", {"x"}, {"where"}).Node("ReduceMin", {"where"}, {"first"});
+  b.Output("longest").Output("elements").Output("first");
+  EXPECT_EQ(Unsafe(b.graph()), "ReduceProd ReduceMin");
+}
+
 TEST(WideIntegers, TokenIdsThatOnlyIndexAreSafe) {
   GraphBuilder b;
   b.Input("ids", kI64).Constant("axes", kI64, {1}).Constant("table", DataType::kFloat32, {8, 4});
