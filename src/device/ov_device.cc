@@ -6,8 +6,6 @@
 #include <numeric>
 #include <openvino/frontend/onnx/extension/conversion.hpp>
 #include <openvino/op/constant.hpp>
-#include <openvino/op/convert.hpp>
-#include <openvino/op/parameter.hpp>
 #include <openvino/openvino.hpp>
 #include <unordered_map>
 
@@ -21,6 +19,7 @@
 #include "device/ops/shared_gather.h"
 #include "device/ops/shared_matmul.h"
 #include "device/ov_ports.h"
+#include "device/ov_rewrites.h"
 #include "device/ov_types.h"
 
 namespace tandem {
@@ -94,8 +93,8 @@ void AddOperators(ov::Core& core) {
 void RestoreNames(ov::Model& model, const FunctionSource& source) {
   const ov::ParameterVector& parameters = model.get_parameters();
   if (parameters.size() != source.topology_inputs.size()) {
-    throw Error(ErrorCode::kInternal,
-                Concat("OpenVINO made ", parameters.size(), " parameters, expected ",
+    throw Error(ErrorCode::kUnsupported,
+                Concat("OpenVINO uses ", parameters.size(), " of the inputs ",
                        Join(source.topology_inputs, ", ")));
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -115,16 +114,6 @@ void AttachConstants(ov::Model& model, const FunctionSource& source) {
     model.remove_parameter(parameter);
   }
   model.validate_nodes_and_infer_types();
-}
-
-// The CPU plugin (2026.4) forgets an output that is nothing but an input.
-void CopyInputsToOutputs(ov::Model& model) {
-  for (const auto& result : model.get_results()) {
-    const ov::Output<ov::Node> source = result->input_value(0);
-    if (!ov::is_type<ov::op::v0::Parameter>(source.get_node())) continue;
-    const auto copy = std::make_shared<ov::op::v0::Convert>(source, source.get_element_type());
-    result->input(0).replace_source_output(copy);
-  }
 }
 
 // The types of Tandem's operators in a model that measures, by name: OpenVINO has one type for all.
@@ -290,7 +279,7 @@ class OvDevice final : public Device {
           auto read = core.read_model(source.topology, ov::Tensor());
           RestoreNames(*read, source);
           AttachConstants(*read, source);
-          CopyInputsToOutputs(*read);
+          RewriteWhatIsComputedWrongly(*read);
           return read;
         });
     for (const auto& output : model->outputs()) {

@@ -47,6 +47,17 @@ TEST_F(PlanTest, FindsTheNodeThatTheDeviceLacksAndTakesTheRest) {
   EXPECT_TRUE(plan.declined[3]);
 }
 
+TEST_F(PlanTest, LeavesWhatTheDeviceGivesAnotherShapeThanTheModel) {
+  GraphBuilder b;
+  b.Input("x")
+      .Result("wider", DataType::kFloat32, Shape{2, 5})
+      .Result("any", DataType::kFloat32, Shape{-1, 4});
+  b.Node("Relu", {"x"}, {"wider"}).Node("Tanh", {"x"}, {"any"}).Output("wider").Output("any");
+  const Plan plan = Make(b.graph());
+  EXPECT_THAT(*plan.declined[0], HasSubstr("[2,4], which the model says is [2,5]"));
+  EXPECT_FALSE(plan.declined[1]);
+}
+
 TEST_F(PlanTest, AFewIntegersAreNotWorthAPartition) {
   GraphBuilder b;
   b.Input("x").Input("s", DataType::kString);

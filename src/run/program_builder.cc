@@ -22,6 +22,13 @@ bool ChangesInPlace(const Node& node) {
          IsOp(node, "GroupQueryAttention", kMicrosoftDomain);
 }
 
+// Whether a tensor cannot have both shapes; -1 is any size.
+bool Contradict(const Shape& a, const Shape& b) {
+  return a.size() != b.size() || !std::equal(a.begin(), a.end(), b.begin(), [](auto m, auto n) {
+           return m == n || m < 0 || n < 0;
+         });
+}
+
 bool IsFolded(const CallGraph& calls) {
   return calls.calls.size() > calls.functions.size();
 }
@@ -241,6 +248,11 @@ class ProgramBuilder {
     if (id == kNoValue) {  // nobody reads it, but it is written somewhere
       program_.values.push_back(std::move(fresh));
       return program_.values.size() - 1;
+    }
+    if (graph_[id].shape && Contradict(*graph_[id].shape, port.shape)) {
+      throw Error(ErrorCode::kUnsupported,
+                  Concat("OpenVINO makes '", graph_[id].name, "' ", ShapeText(port.shape),
+                         ", which the model says is ", ShapeText(*graph_[id].shape)));
     }
     const size_t place = ValueOf(id, fresh);
     Program::Value& value = program_.values[place];
