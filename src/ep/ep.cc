@@ -145,7 +145,14 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
   failure_ = nullptr;
   model_file_ = ModelFile(ort_, ort_graph);
   record_.model = model_file_.string();
-  record_.claimed_nodes = 0;
+  // ONNX Runtime asks again after it has put functions that nobody took in other words. What is
+  // Tandem's by then stays so.
+  const bool asks_again =
+      std::any_of(nodes.begin(), nodes.end(), [this](const OrtNode* node) { return IsOwn(node); });
+  if (!asks_again) {
+    record_.claimed_nodes = 0;
+    record_.programs.clear();
+  }
   record_.declined.clear();
   std::vector<const OrtNode*> contexts;
   try {
@@ -158,8 +165,10 @@ void Ep::GetCapability(const OrtGraph* ort_graph, OrtEpGraphSupportInfo* support
       PlanCompiledModel(nodes, contexts, support);
     }
     Report();
-    Log(ORT_LOGGING_LEVEL_INFO, Concat("takes ", record_.claimed_nodes, " of ", nodes.size(),
-                                       " nodes, in ", prepared_.size(), " partitions"));
+    Log(ORT_LOGGING_LEVEL_INFO,
+        Concat("takes ", record_.claimed_nodes, " of ",
+               record_.claimed_nodes + record_.declined.size(), " nodes, in ",
+               record_.programs.size() + prepared_.size(), " partitions"));
     for (const auto& node : record_.declined) {
       Log(ORT_LOGGING_LEVEL_VERBOSE,
           Concat("leaves ", node.op_type, " '", node.name, "': ", node.reason));
@@ -187,7 +196,11 @@ void Ep::PlanModel(const OrtGraph* ort_graph, const std::vector<const OrtNode*>&
     const auto limit = static_cast<uint64_t>(settings_.options.cache_size_limit) << 20;
     cache.emplace(settings_.options.cache_dir, limit, settings_.options.verify);
   }
-  Plan plan = MakePlan(*runtime_, *device_, build_options_, graph, WhyDeclined(graph),
+  std::vector<Reason> declined = WhyDeclined(graph);
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    if (IsOwn(nodes[id])) declined[id] = "it is Tandem's already";
+  }
+  Plan plan = MakePlan(*runtime_, *device_, build_options_, graph, std::move(declined),
                        cache ? &*cache : nullptr);
   if (cache) {
     for (const std::string& warning : cache->TakeWarnings())
@@ -195,7 +208,7 @@ void Ep::PlanModel(const OrtGraph* ort_graph, const std::vector<const OrtNode*>&
   }
   for (NodeId id = 0; id < nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
-    if (plan.declined[id]) {
+    if (plan.declined[id] && !IsOwn(nodes[id])) {
       record_.declined.push_back({node.name, node.op_type, *plan.declined[id]});
     }
   }
@@ -245,6 +258,10 @@ BundlePlaces Ep::PlacesOfBundle() const {
   return places;
 }
 
+bool Ep::IsOwn(const OrtNode* node) const {
+  return ProviderOf(ort_, node) == kEpName;
+}
+
 std::vector<Reason> Ep::WhyDeclined(const Graph& graph) const {
   std::vector<Reason> reasons = DeclinedNodes(graph, build_options_.has_shared_ops);
   if (PassesCaptures(ort_)) return reasons;
@@ -278,19 +295,20 @@ void Ep::Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_node
       return WithThreads(*runtime, *device, options, program, threads);
     };
   }
-  record_.programs.clear();
+  std::vector<std::shared_ptr<const Program>> programs;
   for (size_t i = 0; i < count; ++i) {
     auto program = ProgramFor(graphs[i]);
-    record_.programs.push_back(program);
+    programs.push_back(program);
     computes.push_back(std::make_unique<NodeCompute>(
         ort_, std::move(program), InputNames(ort_, fused_nodes[i]),
         OutputNames(ort_, fused_nodes[i]), static_cast<size_t>(settings_.options.num_streams),
         rethread, profile_, Concat("session ", log_entry_, ", ", NodeName(ort_, fused_nodes[i]))));
   }
   prepared_.clear();
+  record_.programs.insert(record_.programs.end(), programs.begin(), programs.end());
   if (settings_.context.enabled) {
-    const auto nodes = WriteContexts(ort_, {fused_nodes, fused_nodes + count}, record_.programs,
-                                     *runtime_, settings_.device, settings_.context, model_file_);
+    const auto nodes = WriteContexts(ort_, {fused_nodes, fused_nodes + count}, programs, *runtime_,
+                                     settings_.device, settings_.context, model_file_);
     std::copy(nodes.begin(), nodes.end(), context_nodes);
   }
   Report();

@@ -68,6 +68,7 @@ class Ep : public OrtEp {
                          const std::vector<const OrtNode*>& contexts,
                          OrtEpGraphSupportInfo* support);
   BundlePlaces PlacesOfBundle() const;
+  bool IsOwn(const OrtNode* node) const;
   std::vector<Reason> WhyDeclined(const Graph& graph) const;
   void Claim(const std::vector<const OrtNode*>& nodes, OrtEpGraphSupportInfo* support);
   void Compile(const OrtGraph* const* graphs, const OrtNode* const* fused_nodes, size_t count,

@@ -213,7 +213,7 @@ class GraphReader {
         ValuesOf(List(api_, ort_node, api_.Node_GetNumImplicitInputs, api_.Node_GetImplicitInputs));
     for (const OrtOpAttr* attribute :
          List(api_, ort_node, api_.Node_GetNumAttributes, api_.Node_GetAttributes)) {
-      const auto type = Get<OrtOpAttrType>(api_, attribute, api_.OpAttr_GetType);
+      const OrtOpAttrType type = TypeOf(attribute);
       if (type != ORT_OP_ATTR_GRAPH) node.attributes.push_back(ReadAttribute(attribute, type));
     }
     ReadBodies(ort_node, node);
@@ -232,6 +232,15 @@ class GraphReader {
       auto body = std::make_shared<const Graph>(reader.Read(bodies[i]));
       node.attributes.push_back({names[i], std::move(body)});
     }
+  }
+
+  // Undefined for types that ONNX Runtime does not hand over either, such as the one of Optional.
+  OrtOpAttrType TypeOf(const OrtOpAttr* attribute) {
+    OrtOpAttrType type = ORT_OP_ATTR_UNDEFINED;
+    OrtStatus* unknown = api_.OpAttr_GetType(attribute, &type);
+    if (unknown == nullptr) return type;
+    api_.ReleaseStatus(unknown);
+    return ORT_OP_ATTR_UNDEFINED;
   }
 
   Attribute ReadAttribute(const OrtOpAttr* attribute, OrtOpAttrType type) {
@@ -349,6 +358,11 @@ std::string NodeName(const OrtFunctions& ort, const OrtNode* node) {
 
 std::string OpType(const OrtFunctions& ort, const OrtNode* node) {
   return Get<const char*>(ort.api, node, ort.api.Node_GetOperatorType);
+}
+
+std::string ProviderOf(const OrtFunctions& ort, const OrtNode* node) {
+  const auto* name = Get<const char*>(ort.api, node, ort.api.Node_GetEpName);
+  return name == nullptr ? "" : name;
 }
 
 std::vector<std::string> InputNames(const OrtFunctions& ort, const OrtNode* node) {

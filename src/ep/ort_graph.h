@@ -32,6 +32,9 @@ NodeIds IdsOf(const OrtFunctions& ort, const std::vector<const OrtNode*>& nodes)
 std::string NodeName(const OrtFunctions& ort, const OrtNode* node);
 std::string OpType(const OrtFunctions& ort, const OrtNode* node);
 
+// The provider that the node is assigned to; "" while there is none.
+std::string ProviderOf(const OrtFunctions& ort, const OrtNode* node);
+
 // The names of a node's inputs or outputs, "" where one is left out.
 std::vector<std::string> InputNames(const OrtFunctions& ort, const OrtNode* node);
 std::vector<std::string> OutputNames(const OrtFunctions& ort, const OrtNode* node);
