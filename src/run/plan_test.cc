@@ -47,15 +47,18 @@ TEST_F(PlanTest, FindsTheNodeThatTheDeviceLacksAndTakesTheRest) {
   EXPECT_TRUE(plan.declined[3]);
 }
 
-TEST_F(PlanTest, LeavesWhatTheDeviceGivesAnotherShapeThanTheModel) {
+TEST_F(PlanTest, LeavesWhatTheDeviceGivesAnotherShapeOrTypeThanTheModel) {
   GraphBuilder b;
   b.Input("x")
       .Result("wider", DataType::kFloat32, Shape{2, 5})
       .Result("any", DataType::kFloat32, Shape{-1, 4});
-  b.Node("Relu", {"x"}, {"wider"}).Node("Tanh", {"x"}, {"any"}).Output("wider").Output("any");
+  b.Result("integer", DataType::kInt32);
+  b.Node("Relu", {"x"}, {"wider"}).Node("Tanh", {"x"}, {"any"}).Node("Sin", {"x"}, {"integer"});
+  b.Output("wider").Output("any").Output("integer");
   const Plan plan = Make(b.graph());
   EXPECT_THAT(*plan.declined[0], HasSubstr("[2,4], which the model says is [2,5]"));
   EXPECT_FALSE(plan.declined[1]);
+  EXPECT_THAT(*plan.declined[2], HasSubstr("f32, which the model says is i32"));
 }
 
 TEST_F(PlanTest, AFewIntegersAreNotWorthAPartition) {

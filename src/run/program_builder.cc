@@ -22,11 +22,20 @@ bool ChangesInPlace(const Node& node) {
          IsOp(node, "GroupQueryAttention", kMicrosoftDomain);
 }
 
-// Whether a tensor cannot have both shapes; -1 is any size.
-bool Contradict(const Shape& a, const Shape& b) {
-  return a.size() != b.size() || !std::equal(a.begin(), a.end(), b.begin(), [](auto m, auto n) {
-           return m == n || m < 0 || n < 0;
-         });
+// Throws Error(kUnsupported) when OpenVINO makes something else of a value than the model says.
+void CheckAgrees(const Value& value, const Port& port) {
+  if (value.type != port.type) {
+    throw Error(ErrorCode::kUnsupported,
+                Concat("OpenVINO makes '", value.name, "' ", Name(port.type),
+                       ", which the model says is ", Name(value.type)));
+  }
+  const auto agree = [](int64_t a, int64_t b) { return a == b || a < 0 || b < 0; };
+  if (value.shape && !std::equal(value.shape->begin(), value.shape->end(), port.shape.begin(),
+                                 port.shape.end(), agree)) {
+    throw Error(ErrorCode::kUnsupported,
+                Concat("OpenVINO makes '", value.name, "' ", ShapeText(port.shape),
+                       ", which the model says is ", ShapeText(*value.shape)));
+  }
 }
 
 bool IsFolded(const CallGraph& calls) {
@@ -249,11 +258,7 @@ class ProgramBuilder {
       program_.values.push_back(std::move(fresh));
       return program_.values.size() - 1;
     }
-    if (graph_[id].shape && Contradict(*graph_[id].shape, port.shape)) {
-      throw Error(ErrorCode::kUnsupported,
-                  Concat("OpenVINO makes '", graph_[id].name, "' ", ShapeText(port.shape),
-                         ", which the model says is ", ShapeText(*graph_[id].shape)));
-    }
+    CheckAgrees(graph_[id], port);
     const size_t place = ValueOf(id, fresh);
     Program::Value& value = program_.values[place];
     value.type = port.type;
