@@ -28,7 +28,7 @@ Reason FirstOf(const Context& context, const Node& node, Function&& why) {
   for (const auto* values : {&node.inputs, &node.captures, &node.outputs}) {
     for (ValueId value : *values) {
       if (value == kNoValue) continue;
-      if (Reason reason = why(context.graph[value])) return reason;
+      if (Reason reason = why(value, context.graph[value])) return reason;
     }
   }
   return std::nullopt;
@@ -36,7 +36,7 @@ Reason FirstOf(const Context& context, const Node& node, Function&& why) {
 
 // Types that OpenVINO lacks or computes in another: doubles in f32, strings not at all.
 Reason ElementType(const Context& context, const Node& node, NodeId /*id*/) {
-  return FirstOf(context, node, [](const Value& value) -> Reason {
+  return FirstOf(context, node, [](ValueId /*id*/, const Value& value) -> Reason {
     if (!value.is_tensor) return Concat("'", value.name, "' is not a tensor");
     if (value.type == DataType::kUndefined || value.type == DataType::kString) {
       return Concat("'", value.name, "' has an element type that OpenVINO does not compute");
@@ -49,16 +49,29 @@ Reason ElementType(const Context& context, const Node& node, NodeId /*id*/) {
 }
 
 Reason Rank(const Context& context, const Node& node, NodeId /*id*/) {
-  return FirstOf(context, node, [&](const Value& value) -> Reason {
+  return FirstOf(context, node, [](ValueId /*id*/, const Value& value) -> Reason {
     if (!value.shape) return Concat("'", value.name, "' has an unknown rank");
     return std::nullopt;
   });
 }
 
+// Constants that say "none": a reduction's axes, and what Resize does not use.
+bool MayBeEmpty(const Graph& graph, const Node& node, size_t input) {
+  if (!graph[node.inputs[input]].weight || !node.domain.empty()) return false;
+  if (node.op_type == "Resize") return input == 1 || input == 2;
+  return node.op_type.starts_with("Reduce") && input == 1;
+}
+
 Reason EmptyTensor(const Context& context, const Node& node, NodeId /*id*/) {
-  return FirstOf(context, node, [](const Value& value) -> Reason {
+  std::set<ValueId> allowed;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNoValue || !MayBeEmpty(context.graph, node, i)) continue;
+    allowed.insert(node.inputs[i]);
+  }
+  return FirstOf(context, node, [&](ValueId id, const Value& value) -> Reason {
     const Shape& shape = *value.shape;
     if (std::find(shape.begin(), shape.end(), 0) == shape.end()) return std::nullopt;
+    if (allowed.contains(id)) return std::nullopt;
     return Concat("'", value.name, "' ", ShapeText(shape), " is empty");
   });
 }

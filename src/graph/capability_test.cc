@@ -40,6 +40,20 @@ TEST(Capability, StaticEmptyTensorsAreLeft) {
   EXPECT_THAT(WhyDeclined(b.graph()), HasSubstr("[0,3] is empty"));
 }
 
+TEST(Capability, ConstantsThatSayNoneMayBeEmpty) {
+  GraphBuilder b;
+  b.Input("x").Constant("none", DataType::kFloat32, {0}).Constant("axes", DataType::kInt64, {0});
+  b.Constant("sizes", DataType::kInt64, {2}).Input("fed", DataType::kInt64, Shape{0});
+  b.Node("Resize", {"x", "none", "none", "sizes"}, {"y"});
+  EXPECT_EQ(WhyDeclined(b.graph()), "");
+  b.Node("ReduceMean", {"x", "axes"}, {"m"});
+  EXPECT_EQ(WhyDeclined(b.graph()), "");
+  b.Node("ReduceMean", {"x", "fed"}, {"f"});
+  EXPECT_THAT(WhyDeclined(b.graph()), HasSubstr("[0] is empty"));
+  b.Node("Concat", {"x", "none"}, {"c"});
+  EXPECT_THAT(WhyDeclined(b.graph()), HasSubstr("[0] is empty"));
+}
+
 TEST(Capability, WideIntegerArithmeticIsLeft) {
   GraphBuilder b;
   b.Input("x", DataType::kInt64).Node("Add", {"x", "x"}, {"y"}).Output("y");

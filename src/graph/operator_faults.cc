@@ -101,6 +101,13 @@ bool LastWindowMayBeginBehindInput(const Site& site) {
   return false;
 }
 
+bool ReducesNothing(const Site& site) {
+  const ValueId axes = Input(site.node, 1);
+  const bool has_none =
+      axes == kNoValue || (site.graph[axes].weight && ElementCount(*site.graph[axes].shape) == 0);
+  return has_none && IntAttribute(site.node, "noop_with_empty_axes", 0) != 0;
+}
+
 bool ReducesInt32(const Site& site) {
   return site.graph[site.node.inputs.front()].type == DataType::kInt32;
 }
@@ -188,6 +195,8 @@ constexpr std::array kFaults{
     Fault{"QuantizeLinear", "", ComputesItsScale,
           "QuantizeLinear with a computed scale, which OpenVINO rounds wrongly halfway between "
           "two integers"},
+    Fault{"ReduceL1 ReduceL2", "", ReducesNothing,
+          "a norm over no axes, of which OpenVINO forgets the absolute value"},
     Fault{kReductions, "", ReducesInt32, "a reduction of i32, which OpenVINO computes in f32"},
     Fault{"Resize", "", IsAntialiased, "Resize with antialias, which OpenVINO does in another way"},
     Fault{"Resize", "", ExcludesOutside, "Resize with exclude_outside, which OpenVINO ignores"},

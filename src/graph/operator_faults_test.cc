@@ -80,6 +80,12 @@ TEST(OperatorFaults, Integers) {
   EXPECT_EQ(Known("ReduceMax", {}), "");
 }
 
+TEST(OperatorFaults, NormsOverNoAxes) {
+  EXPECT_THAT(Known("ReduceL2", {{"noop_with_empty_axes", int64_t{1}}}), HasSubstr("no axes"));
+  EXPECT_EQ(Known("ReduceL2", {}), "");
+  EXPECT_EQ(Known("ReduceL2", {{"noop_with_empty_axes", int64_t{1}}}, {{2, 4}, {1}}), "");
+}
+
 TEST(OperatorFaults, RepetitionByComputedNumbers) {
   EXPECT_THAT(Known("Tile", {}, {{2, 3, 4, 5}, {4}}), HasSubstr("Tile"));
   EXPECT_EQ(Known("Tile", {}, {{2, 3, 4}, {3}}), "");

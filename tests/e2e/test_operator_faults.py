@@ -63,6 +63,32 @@ def test_cast_to_bool(check, dtype):
     check(model, whole=True, **feeds)
 
 
+# Taken: neighbours of what is left.
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("noop", [0, 1])
+@pytest.mark.parametrize("op_type", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceL1", "ReduceL2"])
+def test_reductions_over_no_axes(check, op_type, noop, keepdims, rng):
+    x = rng.standard_normal((2, 3), np.float32)
+    axes = [np.array([], np.int64)]
+    model, feeds = one(op_type, x, axes, shape=[1, 1] if keepdims else [], noop_with_empty_axes=noop, keepdims=keepdims)
+    if noop:
+        model, feeds = one(op_type, x, axes, shape=x.shape, noop_with_empty_axes=noop, keepdims=keepdims)
+    is_left = noop and op_type in ("ReduceL1", "ReduceL2")
+    is_doubtful = not noop and not keepdims and ORT_VERSION < (1, 24)  # a scalar
+    check(model, whole=not is_left and not is_doubtful, **feeds)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resize_with_empty_inputs(check, mode, rng):
+    """As PyTorch exports it."""
+    none = [np.array([], np.float32)]
+    x = rng.standard_normal((1, 2, 4, 4), np.float32)
+    model, feeds = one("Resize", x, none, none, [np.array([1, 2, 8, 6])], mode=mode, opset=11)
+    check(model, whole=True, tolerance=1e-5, **feeds)
+
+
 # Left.
 
 
@@ -195,6 +221,14 @@ def test_fourier_transform_before_opset_20(check, rng):
 def test_input_that_openvino_does_not_use(check, rng):
     model, feeds = one("Dropout", rng.standard_normal(5).astype(np.float32), np.array(0.5, np.float32))
     assert "OpenVINO uses 1 of the inputs" in check(model, **feeds)["Dropout"]
+
+
+def test_result_of_another_type(check, rng):
+    """Before opset 10 the mask of Dropout is a float."""
+    model = Model(opset=9)
+    y, mask = model.add("Dropout", model.input("x", [5]), outputs=["y", "mask"])
+    model.output(y, [5]).output(mask, [5])
+    assert "which the model says is f32" in check(model, x=rng.standard_normal(5, np.float32))["Dropout"]
 
 
 # What ONNX Runtime hands over.
