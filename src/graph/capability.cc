@@ -22,12 +22,15 @@ struct Context {
   const HostNodes& host_nodes;
 };
 
-// Every value that the node reads or makes.
+// Every value that the node reads, or makes for somebody.
 template <typename Function>
 Reason FirstOf(const Context& context, const Node& node, Function&& why) {
+  const auto is_read = [&](ValueId value) {
+    return context.index.IsGraphOutput(value) || !context.index.Consumers(value).empty();
+  };
   for (const auto* values : {&node.inputs, &node.captures, &node.outputs}) {
     for (ValueId value : *values) {
-      if (value == kNoValue) continue;
+      if (value == kNoValue || !is_read(value)) continue;
       if (Reason reason = why(value, context.graph[value])) return reason;
     }
   }

@@ -34,6 +34,15 @@ TEST(Capability, UnknownRankIsLeft) {
   EXPECT_THAT(WhyDeclined(b.graph()), HasSubstr("unknown rank"));
 }
 
+TEST(Capability, WhatNobodyReadsDoesNotMatter) {
+  GraphBuilder b;
+  b.Input("x").Result("mask", DataType::kUndefined, std::nullopt);
+  b.Node("Dropout", {"x"}, {"y", "mask"}).Output("y");
+  EXPECT_EQ(WhyDeclined(b.graph()), "");
+  b.Output("mask");
+  EXPECT_THAT(WhyDeclined(b.graph()), HasSubstr("'mask'"));
+}
+
 TEST(Capability, StaticEmptyTensorsAreLeft) {
   GraphBuilder b;
   b.Input("x", DataType::kFloat32, Shape{0, 3}).Node("Relu", {"x"}, {"y"});

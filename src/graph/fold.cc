@@ -136,7 +136,9 @@ class BlockFunction {
     return place->second;
   }
 
+  // What nobody reads may have no shape.
   static void MergeShape(Value& into, const Value& from) {
+    if (!into.shape || !from.shape) return;
     for (size_t i = 0; i < into.shape->size(); ++i) {
       if ((*into.shape)[i] != (*from.shape)[i]) (*into.shape)[i] = -1;
     }
