@@ -7,11 +7,11 @@ WHEEL := build/stamps/wheel
 PEERS := build/stamps/peers
 OLDEST := PYTHONPATH=build/oldest-onnxruntime
 
-.PHONY: help setup build wheel test test-unit test-e2e demo peers bench bench-llm lint format asan tsan clean
+.PHONY: help setup build wheel test test-unit test-e2e test-conformance demo peers bench bench-llm lint format asan tsan clean
 
 help:
 	@echo 'make demo    run SmolLM2 on Tandem and on ONNX Runtime CPU, side by side'
-	@echo 'make test    unit tests, and end-to-end tests on the newest and the oldest ONNX Runtime'
+	@echo 'make test    unit tests, end-to-end tests on the newest and the oldest ONNX Runtime, and the tests of the onnx package'
 	@echo 'make bench   memory and speed of the pair of prefill and decode beside its peers, and from a bundle'
 	@echo 'make bench-llm  speed of an LLM beside ORT GenAI, OpenVINO GenAI, llama.cpp and others'
 	@echo 'make wheel   the Python wheel, in build/wheel'
@@ -33,7 +33,7 @@ wheel: build
 	@$(VENV)/python -m pip -q --disable-pip-version-check wheel . --no-deps --no-build-isolation -w build/wheel
 	@$(VENV)/python -m pip -q --disable-pip-version-check install --no-deps --force-reinstall build/wheel/*.whl
 
-test: test-unit test-e2e
+test: test-unit test-e2e test-conformance
 
 test-unit: build
 	@ctest --preset release
@@ -41,6 +41,9 @@ test-unit: build
 test-e2e: wheel
 	@$(VENV)/python -m pytest --junitxml=build/test-results/newest.xml
 	@$(OLDEST) $(VENV)/python -m pytest --junitxml=build/test-results/oldest.xml
+
+test-conformance: wheel
+	@$(VENV)/python -m pytest tests/conformance --junitxml=build/test-results/conformance.xml
 
 demo: wheel
 	@$(VENV)/python examples/smollm2/demo.py build/smollm2
