@@ -223,8 +223,8 @@ std::string OptionsDocument() {
   }
   text +=
       "\nThe environment variable `TANDEM_ISA` (`portable`, `avx2`, `avx_vnni`, `avx512`,\n"
-      "`avx512_vnni`) forces the kernels' instruction set; without it the best that the machine\n"
-      "has is used.\n";
+      "`avx512_vnni`, `amx`) forces the kernels' instruction set; without it the best that the\n"
+      "machine has is used.\n";
   return text;
 }
 

@@ -1,5 +1,8 @@
 #include "kernels/isa.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstdlib>
 
@@ -9,8 +12,17 @@
 namespace tandem {
 namespace {
 
-constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512,
-                          Isa::kAvx512Vnni};
+constexpr std::array kAll{Isa::kPortable, Isa::kAvx2,       Isa::kAvxVnni,
+                          Isa::kAvx512,   Isa::kAvx512Vnni, Isa::kAmx};
+
+// Linux lets a process use the registers of tiles when it asks, for all its threads. A kernel or a
+// container that does not is as good as a CPU without them.
+bool GetTiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  static const bool got = ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return got;
+}
 
 bool IsSupported(Isa isa) {
   switch (isa) {
@@ -26,6 +38,9 @@ bool IsSupported(Isa isa) {
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     case Isa::kAvx512Vnni:
       return IsSupported(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
+    case Isa::kAmx:
+      return IsSupported(Isa::kAvx512Vnni) && __builtin_cpu_supports("amx-tile") &&
+             __builtin_cpu_supports("amx-int8") && GetTiles();
   }
   return false;
 }
@@ -36,13 +51,13 @@ Isa ChooseIsa(const char* forced) {
   for (Isa isa : kAll) {
     if (Name(isa) != forced) continue;
     if (IsSupported(isa)) return isa;
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        Concat("TANDEM_ISA=", forced, ": this CPU lacks it; its best is ", Name(supported.back())));
+    throw Error(ErrorCode::kInvalidArgument,
+                Concat("TANDEM_ISA=", forced, ": this machine lacks it; its best is ",
+                       Name(supported.back())));
   }
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      Concat("TANDEM_ISA=", forced, ": expected portable, avx2, avx_vnni, avx512 or avx512_vnni"));
+  throw Error(ErrorCode::kInvalidArgument,
+              Concat("TANDEM_ISA=", forced,
+                     ": expected portable, avx2, avx_vnni, avx512, avx512_vnni or amx"));
 }
 
 }  // namespace
@@ -59,6 +74,8 @@ std::string_view Name(Isa isa) {
       return "avx512";
     case Isa::kAvx512Vnni:
       return "avx512_vnni";
+    case Isa::kAmx:
+      return "amx";
   }
   return "";
 }

@@ -33,18 +33,18 @@ TEST(IsaDeathTest, TheEnvironmentForcesOne) {
 TEST(IsaDeathTest, AnUnknownNameIsAnError) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(ExitWithActiveIsa("avx1024"), ::testing::ExitedWithCode(0),
-              "TANDEM_ISA=avx1024: expected portable, avx2, avx_vnni, avx512 or avx512_vnni");
+              "TANDEM_ISA=avx1024: expected portable, avx2, avx_vnni, avx512, avx512_vnni or amx");
 }
 
 TEST(IsaDeathTest, OneThatIsNotThereIsAnError) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   const std::vector<Isa> supported = SupportedIsas();
-  for (Isa isa : {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni}) {
+  for (Isa isa : {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx}) {
     if (std::find(supported.begin(), supported.end(), isa) != supported.end()) continue;
     const std::string name(Name(isa));
-    EXPECT_EXIT(
-        ExitWithActiveIsa(name.c_str()), ::testing::ExitedWithCode(0),
-        Concat("TANDEM_ISA=", name, ": this CPU lacks it; its best is ", Name(supported.back())));
+    EXPECT_EXIT(ExitWithActiveIsa(name.c_str()), ::testing::ExitedWithCode(0),
+                Concat("TANDEM_ISA=", name, ": this machine lacks it; its best is ",
+                       Name(supported.back())));
   }
 }
 

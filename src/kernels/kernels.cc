@@ -6,6 +6,8 @@ namespace tandem {
 
 const Kernels& KernelsFor(Isa isa) {
   switch (isa) {
+    case Isa::kAmx:
+      return AmxKernels();
     case Isa::kAvx512Vnni:
       return Avx512VnniKernels();
     case Isa::kAvx512:

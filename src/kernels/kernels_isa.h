@@ -10,5 +10,6 @@ const Kernels& Avx2Kernels();
 const Kernels& AvxVnniKernels();
 const Kernels& Avx512Kernels();
 const Kernels& Avx512VnniKernels();
+const Kernels& AmxKernels();
 
 }  // namespace tandem

@@ -10,6 +10,7 @@ std::vector<TestedKernels> AllKernels() {
   for (Isa isa : isas) all.push_back({std::string(Name(isa)), &KernelsFor(isa)});
   if (std::find(isas.begin(), isas.end(), Isa::kAvx512Vnni) != isas.end()) {
     all.push_back({"avx_vnni_stand_in", &AvxVnniStandIn()});
+    all.push_back({"amx_stand_in", &AmxStandIn()});
   }
   return all;
 }

@@ -22,4 +22,7 @@ std::vector<TestedKernels> AllKernels();
 // The code of AvxVnniKernels() with the same dot product in its encoding of AVX-512 VNNI.
 const Kernels& AvxVnniStandIn();
 
+// The code of AmxKernels() over EmulatedUnit.
+const Kernels& AmxStandIn();
+
 }  // namespace tandem

@@ -21,6 +21,7 @@
 //   V::DotU4(Ints, Codes, int32_t), V::DotU8: adds the products with 4 signed bytes; codes of DotU4
 //   are below 16
 //   V::BroadcastInt(int32_t), V::ToFloats(Ints); Round(v), to the nearest; v.StoreI8(int8_t*)
+//   V::LoadInts(const int32_t*): for tiles (matmul_tiles_impl.h), hence of vector_avx512.h only
 //
 // Everything in those files and in the *_impl.h files is in an unnamed namespace: each translation
 // unit must keep its own copy, compiled for its own instruction set.

@@ -39,6 +39,7 @@ struct Zmm {
   static Codes LowHalves(Codes c) { return _mm512_and_si512(c, _mm512_set1_epi8(0xF)); }
   static Codes HighHalves(Codes c) { return LowHalves(_mm512_srli_epi16(c, 4)); }
   static Ints BroadcastInt(int32_t value) { return _mm512_set1_epi32(value); }
+  static Ints LoadInts(const int32_t* from) { return _mm512_loadu_si512(from); }
   static Zmm ToFloats(Ints sum) { return {_mm512_cvtepi32_ps(sum)}; }
 #ifdef __AVX512VNNI__
   static Ints DotU4(Ints sum, Codes w, int32_t x) { return DotU8(sum, w, x); }

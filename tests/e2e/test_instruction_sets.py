@@ -13,6 +13,7 @@ NEEDED_FLAGS = {
     "avx_vnni": {"avx2", "fma", "f16c", "avx_vnni"},
     "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
     "avx512_vnni": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
+    "amx": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "amx_tile", "amx_int8"},
 }
 
 
@@ -42,8 +43,8 @@ def test_results_with_a_lesser_instruction_set(isa):
 @pytest.mark.parametrize(
     ("isa", "message"),
     [
-        ("sse9", "TANDEM_ISA=sse9: expected portable, avx2, avx_vnni, avx512 or avx512_vnni"),
-        *[(isa, f"TANDEM_ISA={isa}: this CPU lacks it") for isa in NEEDED_FLAGS if isa not in supported()],
+        ("sse9", "TANDEM_ISA=sse9: expected portable, avx2, avx_vnni, avx512, avx512_vnni or amx"),
+        *[(isa, f"TANDEM_ISA={isa}: this machine lacks it") for isa in NEEDED_FLAGS if isa not in supported()],
     ],
 )
 def test_instruction_set_that_is_not_there_is_an_error(isa, message):
