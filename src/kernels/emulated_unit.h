@@ -15,7 +15,8 @@ class EmulatedUnit {
  public:
   // LDTILECFG
   static void Configure(const TileConfig& config) {
-    Require(!is_configured_, "released before");
+    auto& [tiles, is_configured] = OfThread();
+    Require(!is_configured, "released before");
     uint8_t bytes[64];
     std::memcpy(bytes, &config, sizeof(bytes));
     Require(bytes[0] == 1, "palette 1");
@@ -25,16 +26,13 @@ class EmulatedUnit {
       const size_t rows = bytes[48 + i];
       Require(row_bytes <= kRowBytes && rows <= kRows, "at most 16 rows of 64 bytes");
       Require((row_bytes == 0) == (rows == 0), "no half of a shape");
-      Require(i < tiles_.size() || rows == 0, "8 tiles");
-      if (i < tiles_.size()) tiles_[i] = {.rows = rows, .row_bytes = row_bytes};
+      Require(i < tiles.size() || rows == 0, "8 tiles");
+      if (i < tiles.size()) tiles[i] = {.rows = rows, .row_bytes = row_bytes, .bytes = {}};
     }
-    is_configured_ = true;
+    is_configured = true;
   }
   // TILERELEASE
-  static void Release() {
-    tiles_ = {};
-    is_configured_ = false;
-  }
+  static void Release() { OfThread() = {}; }
   // TILEZERO
   template <int kTile>
   static void Zero() {
@@ -95,13 +93,21 @@ class EmulatedUnit {
     if (!is_so) throw std::logic_error(what);
   }
   static Tile& Used(size_t tile) {
-    Require(tiles_.at(tile).rows > 0, "a configured tile");
-    return tiles_[tile];
+    Tile& used = OfThread().tiles.at(tile);
+    Require(used.rows > 0, "a configured tile");
+    return used;
   }
   static void Clear(Tile& tile) { std::memset(tile.bytes, 0, sizeof(tile.bytes)); }
 
-  inline static thread_local std::array<Tile, 8> tiles_{};
-  inline static thread_local bool is_configured_ = false;
+  struct State {
+    std::array<Tile, 8> tiles;
+    bool is_configured;
+  };
+
+  static State& OfThread() {
+    thread_local State state{};
+    return state;
+  }
 };
 
 }  // namespace tandem

@@ -68,8 +68,8 @@ void Quantize(const float* x, QuantizedRows& to, uint64_t first, uint64_t last) 
 // `kHasZeroPoints`: each output has its own.
 template <typename V, Layout kLayout, bool kHasZeroPoints, int kPanels, int kRows>
 struct Int8Tile {
-  using Codes = typename V::Codes;
-  using Ints = typename V::Ints;
+  using Codes = V::Codes;
+  using Ints = V::Ints;
 
   // sum += the products of `inputs` inputs whose codes begin at w, a panel every `w_stride`, and x,
   // a row every `x_stride`.
