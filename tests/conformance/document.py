@@ -11,7 +11,8 @@ All tests of the `onnx` package ({onnx}) - single nodes, models by PyTorch, ligh
 ONNX Runtime {onnxruntime} with Tandem on OpenVINO {openvino}, each against the outputs and within the tolerances
 that it brings along. Nothing hides a failure: sessions do not fall back when one cannot be created, and activations
 are f32. `make test-conformance` runs them and fails, with name and reason, for each that got worse than it is
-written here; [conformance.json](conformance.json) has the same by name.
+written here; [conformance.json](conformance.json) has the same by name. The CPU had AVX-512; without it, OpenVINO
+computes bf16 in another way.
 
 | | cases |
 |---|---|
