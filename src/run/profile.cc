@@ -118,10 +118,12 @@ ProfileFile::ProfileFile(std::filesystem::path path) : path_(std::move(path)) {
   Write();
 }
 
-void ProfileFile::TryWrite() const noexcept {
+bool ProfileFile::TryWrite() const noexcept {
   try {
     Write();
+    return true;
   } catch (const std::exception&) {
+    return false;
   }
 }
 

@@ -67,9 +67,9 @@ class ProfileFile {
 
   Profile& profile() { return profile_; }
 
-  // Replaces the file by one with all events so far. If it cannot, the file stays as it is: what
-  // was measured is no reason for a session to fail when it ends.
-  void TryWrite() const noexcept;
+  // Replaces the file by one with all events so far. False when that fails, and the file is as it
+  // was: what was measured is no reason for a session to fail when it ends.
+  bool TryWrite() const noexcept;
 
  private:
   void Write() const;

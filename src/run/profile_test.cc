@@ -109,7 +109,7 @@ TEST(ProfileFile, IsJsonInTheFormatOfTraceEvents) {
   ProfileFile file(path);
   EXPECT_EQ(nlohmann::json::parse(ReadTextFile(path)), nlohmann::json::array());
   file.profile().Add("no \xff UTF-8", TwoCalls(), Times(NowNs()));
-  file.TryWrite();
+  EXPECT_TRUE(file.TryWrite());
   const auto events = nlohmann::json::parse(ReadTextFile(path));
   ASSERT_EQ(events.size(), 5u);
   EXPECT_EQ(events[0]["cat"], "Session");
@@ -134,6 +134,15 @@ TEST(ProfileFile, SessionsThatNameOneShareIt) {
   const auto other = runtime->OpenProfile(dir.path() / "other.json");
   EXPECT_EQ(first, second);
   EXPECT_NE(first, other);
+}
+
+TEST(ProfileFile, SaysWhenItCannotBeWritten) {
+  TempDir dir;
+  const auto folder = dir.path() / "gone";
+  std::filesystem::create_directory(folder);
+  const ProfileFile file(folder / "profile.json");
+  std::filesystem::remove_all(folder);
+  EXPECT_FALSE(file.TryWrite());
 }
 
 }  // namespace
