@@ -98,7 +98,7 @@ struct Products {
       for (size_t at = 0; at < outputs[i].get_size(); ++at) {
         double expected = Value(*weights[i], i, at, shape, Floats(x), added);
         if (!gate.empty()) {
-          expected *= 1 / (1 + std::exp(-expected));
+          expected = Activated(expected);
           expected *= Value(*weights[1], 1, at, shape, Floats(x), added);
         }
         error += std::pow(outputs[i].data<float>()[at] - expected, 2);
@@ -106,6 +106,12 @@ struct Products {
       }
       EXPECT_LT(std::sqrt(error / size), tolerance) << "product " << i;
     }
+  }
+
+  double Activated(double x) const {
+    if (gate == "silu") return x / (1 + std::exp(-x));
+    if (gate == "gelu") return x * std::erfc(-x / std::sqrt(2)) / 2;
+    return x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * std::pow(x, 3)))) / 2;
   }
 
   // Element `at` of `shape` of a product and what is added to it.
@@ -171,7 +177,9 @@ TEST(SharedMatMulOp, RepeatsOverWhatIsLarger) {
 }
 
 TEST(SharedMatMulOp, Gates) {
-  Products{.specs = {kFloat, kFloat}, .gate = "silu"}.Check(1e-5);
+  for (const char* gate : {"silu", "gelu", "gelu_tanh"}) {
+    Products{.specs = {kFloat, kFloat}, .gate = gate}.Check(1e-5);
+  }
   Products{.specs = {kNibbles, kFloat}, .addends = {{0, {40}}, {1, {40}}}, .gate = "silu"}.Check(
       1e-5);
   Products{.specs = {kNibbles, kNibbles}, .gate = "silu", .int8 = true}.Check(3e-2);

@@ -32,21 +32,26 @@ const ProductGroup* ProductPatterns::Find(const Node& node) const {
   return found == groups_.end() ? nullptr : &found->second;
 }
 
-NodeId ProductPatterns::ProductOf(ValueId value, size_t readers) const {
+bool ProductPatterns::IsReadOnlyBy(ValueId value, const std::set<NodeId>& readers) const {
+  const auto& consumers = walker_.index().Consumers(value);
+  return !walker_.index().IsGraphOutput(value) &&
+         std::all_of(consumers.begin(), consumers.end(),
+                     [&](NodeId id) { return readers.contains(id); });
+}
+
+NodeId ProductPatterns::ProductOf(ValueId value, const std::set<NodeId>& readers) const {
   const NodeId id = value == kNoValue ? GraphIndex::kNoNode : walker_.index().Producer(value);
   const auto group = id == GraphIndex::kNoNode ? groups_.end() : groups_.find(id);
   if (group == groups_.end() || !group->second.gate.empty()) return GraphIndex::kNoNode;
-  const bool is_read_elsewhere =
-      walker_.index().Consumers(value).size() != readers || walker_.index().IsGraphOutput(value);
-  return is_read_elsewhere ? GraphIndex::kNoNode : id;
+  return IsReadOnlyBy(value, readers) ? id : GraphIndex::kNoNode;
 }
 
 // Of two products, the later one takes the other as an addend.
 void ProductPatterns::AddTo(NodeId add) {
   const Node& node = walker_.graph().nodes[add];
   if (node.inputs[0] == node.inputs[1]) return;
-  const NodeId left = ProductOf(node.inputs[0], 1);
-  const NodeId right = ProductOf(node.inputs[1], 1);
+  const NodeId left = ProductOf(node.inputs[0], {add});
+  const NodeId right = ProductOf(node.inputs[1], {add});
   NodeId id = left == GraphIndex::kNoNode ? right : left;
   if (id == GraphIndex::kNoNode) return;
   if (right != GraphIndex::kNoNode) id = std::max(id, right);
@@ -65,41 +70,43 @@ void ProductPatterns::AddTo(NodeId add) {
   groups_.insert(std::move(group));
 }
 
+NodeId ProductPatterns::GateOf(const ActivationUse& activation, NodeId mul) const {
+  std::set<NodeId> readers = activation.nodes;
+  readers.insert(mul);
+  for (NodeId id : activation.nodes) {
+    const ValueId made = walker_.graph().nodes[id].outputs.front();
+    if (!IsReadOnlyBy(made, readers)) return GraphIndex::kNoNode;
+  }
+  return ProductOf(activation.x, activation.nodes);
+}
+
 void ProductPatterns::Gate(NodeId mul) {
   const Node& node = walker_.graph().nodes[mul];
   for (size_t side : {0, 1}) {
-    const Node* silu = walker_.Made(node.inputs[side], "Mul");
-    if (silu == nullptr || !walker_.IsReadOnce(node.inputs[side])) continue;
-    for (size_t inner : {0, 1}) {
-      const Node* sigmoid = walker_.Made(silu->inputs[inner], "Sigmoid");
-      const ValueId gate = silu->inputs[1 - inner];
-      if (sigmoid == nullptr || sigmoid->inputs[0] != gate ||
-          !walker_.IsReadOnce(silu->inputs[inner])) {
-        continue;
-      }
-      const NodeId gate_id = ProductOf(gate, 2);
-      const NodeId up_id = ProductOf(node.inputs[1 - side], 1);
-      if (gate_id == GraphIndex::kNoNode || up_id == GraphIndex::kNoNode) continue;
-      const Product& first = groups_[gate_id].products.front();
-      const Product& second = groups_[up_id].products.front();
-      const bool fits = first.use.activation == second.use.activation &&
-                        first.use.matrix.k == second.use.matrix.k &&
-                        first.use.matrix.n == second.use.matrix.n &&
-                        first.use.accuracy_level == second.use.accuracy_level;
-      const auto has_constant_addends = [this](const Product& product) {
-        return std::all_of(product.addends.begin(), product.addends.end(), [this](ValueId v) {
-          return walker_.graph()[v].weight && walker_.graph()[v].shape->size() == 1;
-        });
-      };
-      if (!fits || !has_constant_addends(first) || !has_constant_addends(second)) continue;
-      ProductGroup group{{first, second}, "silu", node.outputs.front()};
-      for (NodeId part : {gate_id, up_id}) {
-        parts_.insert(part);
-        groups_.erase(part);
-      }
-      groups_[mul] = std::move(group);
-      return;
+    const auto activation = MatchActivation(walker_, node.inputs[side]);
+    if (!activation) continue;
+    const NodeId gate_id = GateOf(*activation, mul);
+    const NodeId up_id = ProductOf(node.inputs[1 - side], {mul});
+    if (gate_id == GraphIndex::kNoNode || up_id == GraphIndex::kNoNode) continue;
+    const Product& first = groups_[gate_id].products.front();
+    const Product& second = groups_[up_id].products.front();
+    const bool fits = first.use.activation == second.use.activation &&
+                      first.use.matrix.k == second.use.matrix.k &&
+                      first.use.matrix.n == second.use.matrix.n &&
+                      first.use.accuracy_level == second.use.accuracy_level;
+    const auto has_constant_addends = [this](const Product& product) {
+      return std::all_of(product.addends.begin(), product.addends.end(), [this](ValueId v) {
+        return walker_.graph()[v].weight && walker_.graph()[v].shape->size() == 1;
+      });
+    };
+    if (!fits || !has_constant_addends(first) || !has_constant_addends(second)) continue;
+    ProductGroup group{{first, second}, activation->name, node.outputs.front()};
+    for (NodeId part : {gate_id, up_id}) {
+      parts_.insert(part);
+      groups_.erase(part);
     }
+    groups_[mul] = std::move(group);
+    return;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/activation_pattern.h"
 #include "graph/matrix_pattern.h"
 #include "graph/walker.h"
 
@@ -20,7 +21,7 @@ struct Product {
 // What one SharedMatMul computes (device/ops/shared_matmul.h), in place of several nodes.
 struct ProductGroup {
   std::vector<Product> products;  // of one activation
-  std::string gate;               // "" or "silu": the only result is then `gated`
+  std::string gate;               // "" or an activation's name: the only result is then `gated`
   ValueId gated = kNoValue;
 };
 
@@ -29,7 +30,7 @@ struct ProductGroup {
 //
 //   products of one activation                          the first of them
 //   Add(product, other)                                 the Add; and so on with more
-//   Mul(Mul(gate, Sigmoid(gate)), up), both products    the Mul
+//   Mul(activation(gate), up), both products            the Mul
 //
 // A product is added to or gated only if nobody else reads it; MatMulNBits and Gemm bring a bias of
 // their own.
@@ -47,9 +48,12 @@ class ProductPatterns {
   NodeId IdOf(const Node& node) const;
   void AddTo(NodeId add);
   void Gate(NodeId mul);
+  bool IsReadOnlyBy(ValueId value, const std::set<NodeId>& readers) const;
+  // The product that `activation`, whose result only `mul` reads, reads alone.
+  NodeId GateOf(const ActivationUse& activation, NodeId mul) const;
   void JoinByActivation();
-  // The product that `value` is, if nobody but `readers` nodes reads it.
-  NodeId ProductOf(ValueId value, size_t readers) const;
+  // The product that `value` is, if nobody but `readers` reads it.
+  NodeId ProductOf(ValueId value, const std::set<NodeId>& readers) const;
 
   const Walker& walker_;
   std::map<NodeId, ProductGroup> groups_;  // by last node

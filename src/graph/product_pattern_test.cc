@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "graph/lower.h"
 #include "tests/support/graph_builder.h"
 
@@ -232,6 +234,86 @@ TEST(ProductPattern, AGateOfProductsThatDifferIsNone) {
   EXPECT_FALSE(Gate{.up_size = 1}.IsOne());
   EXPECT_FALSE(Gate{.up_input = "u"}.IsOne());
   EXPECT_FALSE(Gate{.adds_residual = true}.IsOne());
+}
+
+// y = Mul(activation(gate), up), the activation written in nodes that make "a" of "gate".
+std::string GateName(const std::function<void(GraphBuilder&)>& activation) {
+  GraphBuilder b;
+  b.Input("x", kF32, Shape{2, 3, 64});
+  b.Constant("g", kF32, {64, 64}, 1).Constant("w", kF32, {64, 64}, 2);
+  b.Node("MatMul", {"x", "g"}, {"gate"}).Node("MatMul", {"x", "w"}, {"up"});
+  activation(b);
+  b.Node("Mul", {"a", "up"}, {"y"}).Output("y");
+  const Graph graph = Lower(b.graph());
+  if (Ops(graph) != "SharedMatMul") return Ops(graph);
+  return std::get<std::string>(FindAttribute(graph.nodes[0], "gate")->value);
+}
+
+TEST(ProductPattern, GatesOfGelu) {
+  EXPECT_EQ(GateName([](GraphBuilder& b) { b.Node("Gelu", {"gate"}, {"a"}); }), "gelu");
+  EXPECT_EQ(GateName([](GraphBuilder& b) {
+              b.Node("Gelu", {"gate"}, {"a"}, {}, std::string(kMicrosoftDomain));
+            }),
+            "gelu");
+  EXPECT_EQ(GateName([](GraphBuilder& b) {
+              b.Node("Gelu", {"gate"}, {"a"}, {{"approximate", std::string("tanh")}});
+            }),
+            "gelu_tanh");
+  EXPECT_EQ(GateName([](GraphBuilder& b) {
+              b.Node("FastGelu", {"gate"}, {"a"}, {}, std::string(kMicrosoftDomain));
+            }),
+            "gelu_tanh");
+}
+
+TEST(ProductPattern, GatesOfGeluInOtherWords) {
+  EXPECT_EQ(GateName([](GraphBuilder& b) {
+              b.Scalar("root", 1.4142135F).Scalar("one", 1).Scalar("half", 0.5F);
+              b.Node("Div", {"gate", "root"}, {"z"}).Node("Erf", {"z"}, {"e"});
+              b.Node("Add", {"e", "one"}, {"s"}).Node("Mul", {"gate", "s"}, {"p"});
+              b.Node("Mul", {"p", "half"}, {"a"});
+            }),
+            "gelu");
+  const auto tanh_of_cube = [](GraphBuilder& b, const std::string& cube) {
+    b.Scalar("c", 0.044715F).Scalar("root", 0.79788456F).Scalar("one", 1).Scalar("half", 0.5F);
+    b.Node("Mul", {cube, "c"}, {"t"}).Node("Add", {"gate", "t"}, {"q"});
+    b.Node("Mul", {"root", "q"}, {"r"}).Node("Tanh", {"r"}, {"h"}).Node("Add", {"one", "h"}, {"s"});
+    b.Node("Mul", {"half", "gate"}, {"p"}).Node("Mul", {"p", "s"}, {"a"});
+  };
+  EXPECT_EQ(GateName([&](GraphBuilder& b) {
+              b.Scalar("three", 3).Node("Pow", {"gate", "three"}, {"cube"});
+              tanh_of_cube(b, "cube");
+            }),
+            "gelu_tanh");
+  EXPECT_EQ(GateName([&](GraphBuilder& b) {
+              b.Node("Mul", {"gate", "gate"}, {"square"});
+              b.Node("Mul", {"square", "gate"}, {"cube"});
+              tanh_of_cube(b, "cube");
+            }),
+            "gelu_tanh");
+  EXPECT_EQ(GateName([](GraphBuilder& b) {  // x (0.0356774 x^2 + 0.797885)
+              b.Scalar("c", 0.035677408F).Scalar("root", 0.79788456F).Scalar("one", 1);
+              b.Scalar("two", 2).Node("Pow", {"gate", "two"}, {"square"});
+              b.Node("Mul", {"c", "square"}, {"t"}).Node("Add", {"t", "root"}, {"q"});
+              b.Node("Mul", {"gate", "q"}, {"r"}).Node("Tanh", {"r"}, {"h"});
+              b.Node("Add", {"h", "one"}, {"s"}).Node("Mul", {"gate", "s"}, {"p"});
+              b.Node("Div", {"p", "two"}, {"a"});
+            }),
+            "gelu_tanh");
+}
+
+TEST(ProductPattern, WhatIsNearlyAGeluIsNoGate) {
+  const auto erf = [](float root, float half, const std::string& other) {
+    return GateName([&](GraphBuilder& b) {
+      b.Scalar("root", root).Scalar("one", 1).Scalar("half", half);
+      b.Node("Div", {"gate", "root"}, {"z"}).Node("Erf", {"z"}, {"e"});
+      b.Node("Add", {"e", "one"}, {"s"}).Node("Mul", {other, "s"}, {"p"});
+      b.Node("Mul", {"p", "half"}, {"a"});
+    });
+  };
+  EXPECT_EQ(erf(1.4142135F, 0.5F, "gate"), "gelu");
+  EXPECT_NE(erf(1.5F, 0.5F, "gate"), "gelu");
+  EXPECT_NE(erf(1.4142135F, 1, "gate"), "gelu");
+  EXPECT_NE(erf(1.4142135F, 0.5F, "x"), "gelu");
 }
 
 class HalfProductPatternTest : public ProductPatternTest {

@@ -15,7 +15,7 @@ struct Kernels {
   MatMulInt8Kernel matmul_int8;
   AttentionKernel attention;
   RmsNormKernel rms_norm;
-  SiluGateKernel silu_gate;
+  GateKernel gate;
   AddKernel add;
   RotateKernel rotate;
 };

@@ -14,7 +14,7 @@ namespace {
 
 template <typename V>
 constexpr Kernels kKernels{&MatMul<V>,  &Quantize<V>, &MatMulInt8<V>, &Attention<V>,
-                           &RmsNorm<V>, &SiluGate<V>, &Add<V>,        &Rotate<V>};
+                           &RmsNorm<V>, &Gate<V>,     &Add<V>,        &Rotate<V>};
 
 }  // namespace
 }  // namespace tandem

@@ -12,9 +12,16 @@ namespace tandem {
 using RmsNormKernel = void (*)(const float* x, const float* weight, float epsilon, uint64_t size,
                                float* y);
 
-// gate[i] = silu(gate[i]) * up[i], with silu(x) = x / (1 + e^-x): the gated linear unit of most
-// LLMs (https://arxiv.org/abs/2002.05202).
-using SiluGateKernel = void (*)(float* gate, const float* up, uint64_t size);
+// The activations of gated linear units (https://arxiv.org/abs/2002.05202,
+// https://arxiv.org/abs/1606.08415):
+//
+//   kSilu      x / (1 + e^-x)
+//   kGelu      x (1 + erf(x / sqrt 2)) / 2
+//   kGeluTanh  x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+enum class Activation { kSilu, kGelu, kGeluTanh };
+
+// gate[i] = activation(gate[i]) * up[i].
+using GateKernel = void (*)(Activation activation, float* gate, const float* up, uint64_t size);
 
 // y[i] += x[i].
 using AddKernel = void (*)(const float* x, uint64_t size, float* y);

@@ -51,31 +51,56 @@ TEST_P(RowOpsTest, RmsNormOfZerosIsZeroAndMayBeInPlace) {
   EXPECT_EQ(x, std::vector<float>(20));
 }
 
-TEST_P(RowOpsTest, SiluGateOfAnySize) {
-  for (uint64_t size : {1, 16, 31, 400}) {
-    auto gate = Random(size + 1, 20);
-    const auto before = gate;
-    const auto up = Random(size, 1);
-    kernels_.silu_gate(gate.data(), up.data(), size);
-    for (uint64_t i = 0; i < size; ++i) {
-      const double x = before[i];
-      const double expected = x / (1 + std::exp(-x)) * up[i];
-      ASSERT_NEAR(gate[i], expected, 1e-6 * std::abs(expected) + 1e-30) << x << " * " << up[i];
+double Activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
+    case Activation::kGelu:
+      return x * std::erfc(-x / std::sqrt(2)) / 2;
+    case Activation::kGeluTanh:
+      return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  }
+  return NAN;
+}
+
+constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh};
+
+TEST_P(RowOpsTest, GatesOfAnySize) {
+  for (Activation activation : kActivations) {
+    for (uint64_t size : {1, 16, 31, 400}) {
+      for (float width : {0.1F, 2.0F, 20.0F}) {
+        auto gate = Random(size + 1, width);
+        const auto before = gate;
+        const auto up = Random(size, 1);
+        kernels_.gate(activation, gate.data(), up.data(), size);
+        // The approximation of erf is absolute, and e^x takes the error of x over.
+        const double absolute = activation == Activation::kGelu ? 2e-7 : 1e-30;
+        for (uint64_t i = 0; i < size; ++i) {
+          const double expected = Activated(activation, before[i]) * up[i];
+          const double bound = 1e-5 * std::abs(expected) + absolute * std::abs(before[i] * up[i]);
+          ASSERT_NEAR(gate[i], expected, bound) << before[i] << " * " << up[i];
+        }
+        ASSERT_EQ(gate[size], before[size]);
+      }
     }
-    ASSERT_EQ(gate[size], before[size]);
   }
 }
 
-TEST_P(RowOpsTest, SiluGateFarOut) {
-  std::vector<float> gate{-1000, 1000, -89, 88.5F, std::numeric_limits<float>::infinity(), NAN};
-  const std::vector<float> up(gate.size(), 1);
-  kernels_.silu_gate(gate.data(), up.data(), gate.size());
-  EXPECT_NEAR(gate[0], 0, 1e-30);
-  EXPECT_EQ(gate[1], 1000);
-  EXPECT_NEAR(gate[2], 0, 1e-30);
-  EXPECT_EQ(gate[3], 88.5F);
-  EXPECT_EQ(gate[4], std::numeric_limits<float>::infinity());
-  EXPECT_TRUE(std::isnan(gate[5]));
+TEST_P(RowOpsTest, GatesFarOut) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (Activation activation : kActivations) {
+    std::vector<float> gate{-1000, 1000, -89, 88.5F, kInfinity, NAN, -3e38F, 3e38F};
+    const std::vector<float> up(gate.size(), 1);
+    kernels_.gate(activation, gate.data(), up.data(), gate.size());
+    EXPECT_NEAR(gate[0], 0, 1e-30);
+    EXPECT_EQ(gate[1], 1000);
+    EXPECT_NEAR(gate[2], 0, 1e-30);
+    EXPECT_EQ(gate[3], 88.5F);
+    EXPECT_EQ(gate[4], kInfinity);
+    EXPECT_TRUE(std::isnan(gate[5]));
+    EXPECT_LE(std::abs(gate[6]), 6) << "as little as e^-87 leaves of it";
+    EXPECT_EQ(gate[7], 3e38F);
+  }
 }
 
 TEST_P(RowOpsTest, AddOfAnySize) {

@@ -5,7 +5,7 @@
 //
 //   V::Zero(), V::Broadcast(float), V::Load(const float*), v.Store(float*)
 //   V::LoadF16(const uint16_t*), V::LoadBf16(const uint16_t*), V::LoadU8(const uint8_t*)
-//   MulAdd(a, b, c) = a * b + c;  a + b, a - b, a * b, a / b;  Max(a, b)
+//   MulAdd(a, b, c) = a * b + c;  a + b, a - b, a * b, a / b;  Max(a, b): b if either is NaN
 //   Sum(v), Largest(v): of the 16 elements;  Sums(a, to): to[i] = Sum(a[i]) for four
 //   Exp(v): e^x to 2e-7 relative, 0 below -87
 //   DecodeU8(const uint8_t*, V (&)[4]), DecodeU4(const uint8_t*, V (&)[8]): a group of a packed

@@ -110,7 +110,7 @@ struct Floats {
     return Each([&](uint64_t i) { return std::nearbyint(a.v[i]); });
   }
   friend Floats Max(const Floats& a, const Floats& b) {
-    return Each([&](uint64_t i) { return std::max(a.v[i], b.v[i]); });
+    return Each([&](uint64_t i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
   }
   friend float Sum(const Floats& a) {
     float sum = 0;

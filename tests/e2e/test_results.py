@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from models import Model, chain, lookup, matrix, product, tied
+from models import MICROSOFT, Model, chain, lookup, matrix, product, tied
 from sessions import ORT_VERSION, assert_close, run, tandem_session
 
 ROWS, COLUMNS = 96, 80
@@ -168,6 +168,45 @@ def test_matmul_in_bf16(report, rng):
     found = run(tandem_session(model, report_file=report.file), x=x.astype(np.float32))["y"]
     assert_close(found, x.astype(np.float32) @ weights.astype(np.float32), tolerance=1e-2)
     assert report.forms("w") == {"packed"}
+
+
+def gelu_by_erf(model, x):
+    sum_ = model.add("Add", model.add("Erf", model.add("Div", x, scalar(model, 2**0.5))), scalar(model, 1))
+    return model.add("Mul", model.add("Mul", x, sum_), scalar(model, 0.5))
+
+
+def gelu_by_tanh(model, x):
+    cube = model.add("Pow", x, scalar(model, 3))
+    sum_ = model.add("Add", x, model.add("Mul", cube, scalar(model, 0.044715)))
+    tanh = model.add("Tanh", model.add("Mul", sum_, scalar(model, (2 / np.pi) ** 0.5)))
+    return model.add("Mul", model.add("Mul", scalar(model, 0.5), x), model.add("Add", tanh, scalar(model, 1)))
+
+
+def scalar(model, value):
+    return model.weight(np.float32(value))
+
+
+ACTIVATIONS = {
+    "silu": lambda model, x: model.add("Mul", x, model.add("Sigmoid", x)),
+    "gelu": lambda model, x: model.add("Gelu", x),
+    "gelu of tanh": lambda model, x: model.add("Gelu", x, approximate="tanh"),
+    "gelu of Microsoft": lambda model, x: model.add("Gelu", x, domain=MICROSOFT),
+    "fast gelu": lambda model, x: model.add("FastGelu", x, domain=MICROSOFT),
+    "gelu by erf": gelu_by_erf,
+    "gelu by tanh": gelu_by_tanh,
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS.keys())
+@pytest.mark.parametrize("is_gated", [True, False], ids=["gated", "alone"])
+def test_activations_of_a_product(assert_same_as_cpu, rng, activation, is_gated):
+    model = Model()
+    x = model.input("x", ["batch", ROWS])
+    made = activation(model, model.add("MatMul", x, model.weight(matrix(rng, ROWS, COLUMNS) / 4, "gate")))
+    if is_gated:
+        made = model.add("Mul", made, model.add("MatMul", x, model.weight(matrix(rng, ROWS, COLUMNS), "up")))
+    model.output(made)
+    assert_same_as_cpu(model, *[{"x": matrix(rng, rows, ROWS)} for rows in (1, 33)], packed=["gate"])
 
 
 def test_gather_in_bf16(rng):

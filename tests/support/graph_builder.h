@@ -48,6 +48,11 @@ class GraphBuilder {
     return ConstantBytes(name, type, shape, {bytes.begin(), bytes.end()});
   }
 
+  // A constant of f32 without dimensions.
+  GraphBuilder& Scalar(const std::string& name, float value) {
+    return ConstantValues<float>(name, DataType::kFloat32, {}, {value});
+  }
+
   // Appends a node. "" leaves out an input. Results that were not declared take type and shape of
   // the first input.
   GraphBuilder& Node(const std::string& op_type, const std::vector<std::string>& inputs,

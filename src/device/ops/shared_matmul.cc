@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/strings.h"
@@ -126,8 +127,16 @@ void ComputeAll(const float* x, uint64_t rows, const std::vector<Product>& produ
   });
 }
 
+std::optional<Activation> ActivationOf(std::string_view gate) {
+  if (gate == "silu") return Activation::kSilu;
+  if (gate == "gelu") return Activation::kGelu;
+  if (gate == "gelu_tanh") return Activation::kGeluTanh;
+  return std::nullopt;
+}
+
 // Pair by pair: what both products have made is still in the cache when it is gated.
-void ComputeGated(const float* x, uint64_t rows, const Product& gate, const Product& up) {
+void ComputeGated(const float* x, uint64_t rows, Activation activation, const Product& gate,
+                  const Product& up) {
   const uint64_t n = gate.w->n();
   const uint64_t macs = 2 * rows * gate.w->k() * kPanelOutputs;
   ForPanels(gate.w->panels(), macs, [&](uint64_t first, uint64_t last) {
@@ -139,7 +148,7 @@ void ComputeGated(const float* x, uint64_t rows, const Product& gate, const Prod
       const uint64_t count = std::min(end * kPanelOutputs, n) - begin;
       for (uint64_t row = 0; row < rows; ++row) {
         const uint64_t at = row * n + begin;
-        ActiveKernels().silu_gate(gate.y + at, up.y + at, count);
+        ActiveKernels().gate(activation, gate.y + at, up.y + at, count);
       }
     }
   });
@@ -194,7 +203,8 @@ void SharedMatMul::validate_and_infer_types() {
   }
   const bool is_gated = !epilogue_.gate.empty();
   if (is_gated) {
-    NODE_VALIDATION_CHECK(this, epilogue_.gate == "silu", "unknown gate '", epilogue_.gate, "'");
+    NODE_VALIDATION_CHECK(this, ActivationOf(epilogue_.gate), "unknown gate '", epilogue_.gate,
+                          "'");
     NODE_VALIDATION_CHECK(this, products == 2 && more_n_[0] == n_ && shapes[0] == shapes[1],
                           "a gate takes two products of one shape");
     shapes.pop_back();
@@ -247,7 +257,7 @@ bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& i
   std::vector<std::unique_ptr<QuantizedRows>> codes;
   if (int8_) codes = Quantize(x_data, rows, products);
   if (is_gated) {
-    ComputeGated(x_data, rows, products[0], products[1]);
+    ComputeGated(x_data, rows, *ActivationOf(epilogue_.gate), products[0], products[1]);
   } else {
     ComputeAll(x_data, rows, products);
   }

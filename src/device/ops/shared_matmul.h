@@ -11,7 +11,8 @@ namespace tandem {
 struct MatMulEpilogue {
   // Inputs between x and the slots: addend i is added to product addends[i] before anything else.
   std::vector<int64_t> addends;
-  // "" or "silu": the only result is then silu(product 0) * product 1 (kernels/row_ops.h).
+  // "", "silu", "gelu" or "gelu_tanh", a kernel's Activation (kernels/row_ops.h): the only result
+  // is then activation(product 0) * product 1.
   std::string gate;
 };
 
