@@ -19,11 +19,12 @@ enum class Activations {
 // SharedMatMul and SharedGather read weight matrices: as an argument of the node, not as a tensor.
 // One SharedMatMul computes all that product_pattern.h finds to belong together.
 //
-// Taken are MatMul, Gemm (x not transposed, alpha = beta = 1), com.microsoft MatMulNBits (4 and 8
-// bits, no g_idx) and Gather along axis 0, when the weight is a matrix of f32, f16 or bf16, or one
-// of i8, u8, i4 or u4 through DequantizeLinear (per tensor, per channel or in blocks, along either
-// axis), and reaches the node directly or through Transpose, Identity and widening Casts. Whatever
-// only served the weight disappears. Small matrices stay as they are (kInlineWeightBytes).
+// Taken are MatMul, Gemm (x not transposed, alpha = beta = 1) and Gather along axis 0, when the
+// weight is a matrix of f32, f16 or bf16, or one of i8, u8, i4 or u4 through DequantizeLinear (per
+// tensor, per channel or in blocks, along either axis), and reaches the node directly or through
+// Transpose, Identity and widening Casts; and com.microsoft MatMulNBits (4 and 8 bits, no g_idx)
+// and GatherBlockQuantized. Whatever only served the weight disappears. Small matrices stay as they
+// are (kInlineWeightBytes).
 //
 // A SharedMatMul over 4- or 8-bit codes gets the attribute int8 = 1 when its activations are to be
 // quantized to 8 bits (kernels/matmul_int8.h); `activations` says when. With kAuto the accuracy

@@ -153,6 +153,49 @@ TEST_F(LowerTest, MatMulNBitsOfAnotherKindIsLeft) {
   EXPECT_EQ(Ops(Lowered()), "MatMulNBits");
 }
 
+std::vector<Attribute> GatherAttributes(int64_t bits, int64_t quantize_axis = 1) {
+  return {{"bits", bits}, {"block_size", int64_t{16}}, {"quantize_axis", quantize_axis}};
+}
+
+TEST_F(LowerTest, GatherBlockQuantizedReadsRowsOfCodes) {
+  b_.Constant("q", DataType::kUint8, {96, 32}).Constant("s", kF32, {96, 4});
+  b_.Node("GatherBlockQuantized", {"q", "ids", "s"}, {"rows"}, GatherAttributes(4),
+          "com.microsoft");
+  b_.Output("rows");
+  const Graph graph = Lowered();
+  EXPECT_EQ(Ops(graph), "SharedGather");
+  EXPECT_EQ(Names(graph, graph.nodes[0].inputs), "ids");
+  const Matrix& matrix = graph.matrices.front();
+  EXPECT_EQ(matrix.code_type, DataType::kUint4);
+  EXPECT_EQ(matrix.n, 96);
+  EXPECT_EQ(matrix.k, 64);
+  EXPECT_EQ(matrix.default_zero_point, 8);
+}
+
+TEST_F(LowerTest, GatherBlockQuantizedOfFourBitTypesHasNoZeroPointOfItsOwn) {
+  b_.Constant("q", DataType::kInt4, {96, 64}, 1).Constant("s", kF32, {96, 4});
+  b_.Constant("z", DataType::kInt4, {96, 4}, 2).Result("more", kF32, Shape{5, 64});
+  b_.Node("GatherBlockQuantized", {"q", "ids", "s"}, {"rows"}, GatherAttributes(4),
+          "com.microsoft");
+  b_.Node("GatherBlockQuantized", {"q", "ids", "s", "z"}, {"more"}, GatherAttributes(4, -1),
+          "com.microsoft");
+  b_.Output("rows").Output("more");
+  const Graph graph = Lowered();
+  ASSERT_EQ(Ops(graph), "SharedGather SharedGather");
+  EXPECT_EQ(graph.matrices[0].default_zero_point, 0);
+  EXPECT_FALSE(graph.matrices[0].zero_points);
+  EXPECT_EQ(graph.matrices[1].zero_point_type, DataType::kInt4);
+  EXPECT_EQ(graph.matrices[1].zero_point_row_elements, 4);
+}
+
+TEST_F(LowerTest, GatherBlockQuantizedAlongAnotherAxisIsLeft) {
+  b_.Constant("q", DataType::kUint8, {96, 64}).Constant("s", kF32, {6, 64});
+  b_.Node("GatherBlockQuantized", {"q", "ids", "s"}, {"rows"}, GatherAttributes(8, 0),
+          "com.microsoft");
+  b_.Output("rows");
+  EXPECT_EQ(Ops(Lowered()), "GatherBlockQuantized");
+}
+
 TEST_F(LowerTest, AWeightWithAnotherReaderStaysAConstantForIt) {
   b_.Constant("w", kF32, {64, 96}).Node("MatMul", {"x", "w"}, {"y"}).Output("y");
   b_.Node("Relu", {"w"}, {"r"}).Output("r");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/nbits_pattern.h"
 #include "graph/topology.h"
 
 namespace tandem {
@@ -11,8 +12,6 @@ bool IsCodeType(DataType type) {
   return type == DataType::kInt8 || type == DataType::kUint8 || type == DataType::kInt4 ||
          type == DataType::kUint4;
 }
-
-constexpr int64_t kLeastNBitsBlock = 16;  // of MatMulNBits
 
 int64_t Blocks(int64_t size, int64_t block) {
   return static_cast<int64_t>(
@@ -137,8 +136,7 @@ std::optional<MatrixUse> MatrixPatterns::Match(const Node& node) const {
   if (IsOp(node, "MatMul")) return MatchMatMul(node);
   if (IsOp(node, "Gemm")) return MatchGemm(node);
   if (IsOp(node, "Gather")) return MatchGather(node);
-  if (IsOp(node, "MatMulNBits", kMicrosoftDomain)) return MatchMatMulNBits(node);
-  return std::nullopt;
+  return MatchNBits(graph_, node);
 }
 
 std::optional<MatrixUse> MatrixPatterns::MatchMatMul(const Node& node) const {
@@ -174,66 +172,6 @@ std::optional<MatrixUse> MatrixPatterns::MatchGather(const Node& node) const {
   const int64_t axis = IntAttribute(node, "axis", 0);
   if (axis != 0 && axis != -2) return std::nullopt;
   return MatrixUse{Orient(*stored, /*inputs_first=*/false), true, indices, kNoValue};
-}
-
-// com.microsoft MatMulNBits keeps each output's codes in blocks of inputs, the last one padded, and
-// zero points in rows that end on a byte:
-// https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
-std::optional<MatrixUse> MatrixPatterns::MatchMatMulNBits(const Node& node) const {
-  enum { kA, kB, kScales, kZeroPoints, kGroupIndex, kBias };
-  const auto constant = [&](size_t index) {
-    const ValueId value = Input(node, index);
-    return value == kNoValue ? nullptr : graph_[value].weight;
-  };
-  const auto codes = constant(kB);
-  const auto scales = constant(kScales);
-  const auto zero_points = constant(kZeroPoints);
-  const ValueId x = Input(node, kA);
-  if (!codes || !scales || x == kNoValue || Input(node, kGroupIndex) != kNoValue) {
-    return std::nullopt;
-  }
-  if (!graph_[x].shape || graph_[x].shape->size() < 2) return std::nullopt;
-  if (Input(node, kZeroPoints) != kNoValue && !zero_points) return std::nullopt;
-  const int64_t bits = IntAttribute(node, "bits", 4);
-  const int64_t block = IntAttribute(node, "block_size", 0);
-  Matrix matrix;
-  matrix.n = IntAttribute(node, "N", 0);
-  matrix.k = IntAttribute(node, "K", 0);
-  if ((bits != 4 && bits != 8) || block < kLeastNBitsBlock || matrix.n <= 0 || matrix.k <= 0)
-    return std::nullopt;
-  const int64_t blocks = Blocks(matrix.k, block);
-  const int64_t per_byte = 8 / bits;
-  const auto has_bytes = [](const Weight& weight, int64_t bytes) {
-    return weight.bytes.size() == static_cast<uint64_t>(bytes);
-  };
-  if (!has_bytes(*codes, matrix.n * blocks * block / per_byte) || !FitsFloat32(scales->type) ||
-      ElementCount(scales->shape) != static_cast<uint64_t>(matrix.n * blocks)) {
-    return std::nullopt;
-  }
-
-  matrix.outputs_first = true;
-  matrix.codes = codes;
-  matrix.code_type = bits == 4 ? DataType::kUint4 : DataType::kUint8;
-  matrix.row_elements = blocks * block;
-  matrix.scales = scales;
-  matrix.block_n = 1;
-  matrix.block_k = block;
-  matrix.default_zero_point = bits == 4 ? 8 : 128;
-  if (zero_points) {
-    matrix.zero_points = zero_points;
-    matrix.zero_point_type = zero_points->type;
-    matrix.zero_point_row_elements = blocks;
-    if (zero_points->type == DataType::kUint8) {
-      matrix.zero_point_type = matrix.code_type;
-      matrix.zero_point_row_elements = Blocks(blocks, per_byte) * per_byte;
-    }
-    const auto bit_width = static_cast<int64_t>(BitWidth(matrix.zero_point_type));
-    if (!has_bytes(*zero_points, matrix.n * matrix.zero_point_row_elements * bit_width / 8)) {
-      return std::nullopt;
-    }
-  }
-  return MatrixUse{std::move(matrix), false, x, Input(node, kBias),
-                   IntAttribute(node, "accuracy_level", 0)};
 }
 
 }  // namespace tandem

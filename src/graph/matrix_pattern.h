@@ -51,7 +51,6 @@ class MatrixPatterns {
   std::optional<MatrixUse> MatchMatMul(const Node& node) const;
   std::optional<MatrixUse> MatchGemm(const Node& node) const;
   std::optional<MatrixUse> MatchGather(const Node& node) const;
-  std::optional<MatrixUse> MatchMatMulNBits(const Node& node) const;
 
   const Graph& graph_;
   std::vector<std::optional<Stored>> matrices_;  // by value

@@ -5,7 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from models import matmul_nbits, matrix, product, quantized
+from models import MICROSOFT, Model, codes, matmul_nbits, matrix, product, quantized
 from processes import in_process
 from sessions import assert_same_outputs, cpu_session, run, tandem_session
 
@@ -153,6 +153,23 @@ def test_matmul_nbits_in_f16(assert_same_as_cpu, rng, bits):
     model = matmul_nbits(rng, 128, 40, bits, 32, "codes", dtype=np.float16)
     x = rng.standard_normal((2, 3, 128), np.float32).astype(np.float16)
     assert_same_as_cpu(model, {"x": x}, packed=["w"], tolerance=2e-3)
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [(np.uint8, 4), (np.uint8, 8), (ml_dtypes.int4, 4), (ml_dtypes.uint4, 4)])
+@pytest.mark.parametrize("has_zero_points", [False, True])
+def test_gather_block_quantized(assert_same_as_cpu, rng, dtype, bits, has_zero_points):
+    rows, columns, block = 40, 96, 32
+    per_element = 2 if bits == 4 and dtype == np.uint8 else 1
+    model = Model()
+    scales = model.weight(rng.uniform(0.01, 0.1, (rows, columns // block)).astype(np.float32), "scales")
+    weight = model.weight(codes(rng, (rows, columns // per_element), dtype), "w")
+    inputs = [weight, model.input("ids", ["batch", "n"], np.int64), scales]
+    if has_zero_points:
+        shape = rows, -(-columns // block // per_element)
+        inputs.append(model.weight(codes(rng, shape, dtype), "zero_points"))
+    attributes = {"bits": bits, "block_size": block}
+    model.output(model.add("GatherBlockQuantized", *inputs, domain=MICROSOFT, **attributes))
+    assert_same_as_cpu(model, {"ids": np.array([[0, 5, -1], [39, 5, 1]])}, packed=["w"])
 
 
 def distance(found, expected):
