@@ -45,9 +45,11 @@ void BM_MatMul(benchmark::State& state, Isa isa, DataType type, uint64_t m, bool
   for (auto _ : state) {
     if (int8) {
       KernelsFor(isa).quantize(x.data(), codes, 0, m);
-      KernelsFor(isa).matmul_int8(weights[next], codes, y.data(), first, last);
+      KernelsFor(isa).matmul_int8(weights[next], codes, {0, m}, {},
+                                  {y.data() + first * kPanelOutputs, kOutputs}, {first, last});
     } else {
-      KernelsFor(isa).matmul(weights[next], x.data(), m, y.data(), first, last);
+      KernelsFor(isa).matmul(weights[next], x.data(), m, {},
+                             {y.data() + first * kPanelOutputs, kOutputs}, {first, last});
     }
     next = (next + 1) % weights.size();
   }

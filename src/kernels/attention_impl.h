@@ -272,7 +272,7 @@ void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
       for (uint64_t h = 0; h < heads.heads; ++h) {
         TileRows<V>(panels.get(), key_panel, heads.size,
                     heads.q + h * heads.q_head_stride + block * heads.q_stride, heads.q_stride,
-                    scores_of(h) + t - seen.begin, stride, kColumns, /*add=*/false, rows);
+                    Addend{}, Outputs{scores_of(h) + t - seen.begin, stride}, kColumns, rows);
       }
     }
     for (uint64_t h = 0; h < heads.heads; ++h) {
@@ -296,8 +296,8 @@ void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
       }
       for (uint64_t h = 0; h < heads.heads; ++h) {
         float* out = heads.out + h * heads.out_head_stride + block * heads.out_stride + d;
-        TileRows<V>(panels.get(), value_panel, seen.size(), scores_of(h), stride, out,
-                    heads.out_stride, columns, /*add=*/false, rows);
+        TileRows<V>(panels.get(), value_panel, seen.size(), scores_of(h), stride, Addend{},
+                    Outputs{out, heads.out_stride}, columns, rows);
         for (uint64_t row = 0; row < rows; ++row) {
           const V factor = V::Broadcast(normalize[h * kAttentionBlock + row]);
           for (uint64_t at = 0; at < columns; at += kPanelOutputs) {

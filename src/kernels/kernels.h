@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/attention.h"
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
@@ -18,6 +20,16 @@ struct Kernels {
   GateKernel gate;
   AddKernel add;
   RotateKernel rotate;
+  // Quantized rows are multiplied so many at a time, or fewer if their codes take more bytes: they
+  // and what is made of them stay in the cache while panel by panel passes.
+  uint64_t most_rows;
+  uint64_t most_codes;
+
+  // For rows of k inputs; a multiple of what fills the tiles of any kernel.
+  uint64_t RowsAtATime(uint64_t k) const {
+    constexpr uint64_t kStep = 48;
+    return std::clamp(most_codes / k / kStep * kStep, kStep, most_rows);
+  }
 };
 
 // Those compiled for `isa`, which the CPU must have.

@@ -54,9 +54,20 @@ V ZeroPoints(const PackedMatrix& w, const uint8_t* zero_points, uint64_t block) 
                                 : V::LoadU8(zero_points + block * kPanelOutputs);
 }
 
+// What the sums of `columns` outputs from n on start from in a row.
+template <typename V>
+V StartOf(Addend addend, uint64_t row, uint64_t n, uint64_t columns) {
+  return addend.exist() ? LoadPart<V>(addend.data + row * addend.stride + n, columns) : V::Zero();
+}
+
+// The columns of panel `panel` of w.
+inline uint64_t ColumnsOf(const PackedMatrix& w, uint64_t panel) {
+  return std::min(kPanelOutputs, w.n() - panel * kPanelOutputs);
+}
+
 // One panel times kRows rows of x.
 template <typename V, Layout kLayout, int kRows>
-void FewRows(const PackedMatrix& w, uint64_t panel, const float* x, float* y) {
+void FewRows(const PackedMatrix& w, uint64_t panel, const float* x, Addend addend, Outputs y) {
   using C = Codec<V, kLayout>;
   // Independent sums hide the latency of a multiply-add when there are too few rows to do so.
   constexpr int kSums = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
@@ -66,8 +77,9 @@ void FewRows(const PackedMatrix& w, uint64_t panel, const float* x, float* y) {
   const float* scales = C::kQuantized ? w.scales(panel) : nullptr;
   const uint8_t* zero_points = C::kQuantized ? w.zero_points(panel) : nullptr;
 
+  const uint64_t columns = ColumnsOf(w, panel);
   V total[kRows];
-  for (V& row : total) row = V::Zero();
+  for (uint64_t r = 0; r < kRows; ++r) total[r] = StartOf<V>(addend, r, 0, columns);
   for (uint64_t begin = 0, block = 0; begin < k; begin += block_inputs, ++block) {
     const uint64_t end = std::min(k, begin + block_inputs);
     V zero_point = V::Zero();
@@ -98,14 +110,12 @@ void FewRows(const PackedMatrix& w, uint64_t panel, const float* x, float* y) {
       if constexpr (C::kQuantized) {
         total[r] = MulAdd(row, V::Load(scales + block * kPanelOutputs), total[r]);
       } else {
-        total[r] = row;
+        total[r] = total[r] + row;
       }
     }
   }
-  const uint64_t n = panel * kPanelOutputs;
-  const uint64_t columns = std::min(kPanelOutputs, w.n() - n);
   for (int r = 0; r < kRows; ++r) {
-    StorePart(total[r], y + static_cast<uint64_t>(r) * w.n() + n, columns);
+    StorePart(total[r], y.data + static_cast<uint64_t>(r) * y.stride, columns);
   }
 }
 
@@ -133,11 +143,11 @@ void DequantizeChunk(const PackedMatrix& w, uint64_t panel, uint64_t begin, uint
   }
 }
 
-// kRows rows of y (+)= rows of x [.., inputs] times kPanels panels [inputs][16], of which all but
-// the last are full of the `columns`.
+// kRows rows of y = addend + rows of x [.., inputs] times kPanels panels [inputs][16], of which all
+// but the last are full of the `columns`.
 template <typename V, int kPanels, int kRows>
 void Tile(const float* panels, uint64_t panel_stride, uint64_t inputs, const float* x,
-          uint64_t x_stride, float* y, uint64_t y_stride, uint64_t columns, bool add) {
+          uint64_t x_stride, Addend addend, Outputs y, uint64_t columns) {
   const auto columns_of = [&](uint64_t p) {
     return std::min(kPanelOutputs, columns - p * kPanelOutputs);
   };
@@ -146,8 +156,7 @@ void Tile(const float* panels, uint64_t panel_stride, uint64_t inputs, const flo
   for (uint64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (uint64_t p = 0; p < kPanels; ++p) {
-      sum[r][p] =
-          add ? LoadPart<V>(y + r * y_stride + p * kPanelOutputs, columns_of(p)) : V::Zero();
+      sum[r][p] = StartOf<V>(addend, r, p * kPanelOutputs, columns_of(p));
     }
   }
   for (uint64_t i = 0; i < inputs; ++i) {
@@ -164,7 +173,7 @@ void Tile(const float* panels, uint64_t panel_stride, uint64_t inputs, const flo
   for (uint64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (uint64_t p = 0; p < kPanels; ++p) {
-      StorePart(sum[r][p], y + r * y_stride + p * kPanelOutputs, columns_of(p));
+      StorePart(sum[r][p], y.data + r * y.stride + p * kPanelOutputs, columns_of(p));
     }
   }
 }
@@ -181,8 +190,7 @@ constexpr std::array<TileFunction<V>, sizeof...(kIndex)> Tiles(std::index_sequen
 // Tile over any number of rows. `columns`: up to 16 * V::kTilePanels.
 template <typename V>
 void TileRows(const float* panels, uint64_t panel_stride, uint64_t inputs, const float* x,
-              uint64_t x_stride, float* y, uint64_t y_stride, uint64_t columns, bool add,
-              uint64_t rows) {
+              uint64_t x_stride, Addend addend, Outputs y, uint64_t columns, uint64_t rows) {
   static constexpr auto kOnePanel = Tiles<V, 1>(std::make_index_sequence<V::kTileRows>());
   static constexpr auto kPanels =
       Tiles<V, V::kTilePanels>(std::make_index_sequence<V::kTileRows>());
@@ -193,73 +201,75 @@ void TileRows(const float* panels, uint64_t panel_stride, uint64_t inputs, const
     const uint64_t row = rows * i / count;
     const uint64_t height = rows * (i + 1) / count - row;
     tiles[height - 1](panels, panel_stride, inputs, x + row * x_stride, x_stride,
-                      y + row * y_stride, y_stride, columns, add);
+                      addend.From(row, 0), y.From(row, 0), columns);
   }
 }
 
 // One panel of f32 times a few rows of x, which are not worth a copy of the panel.
 template <typename V>
-void StraightRows(const PackedMatrix& w, uint64_t panel, const float* x, uint64_t m, float* y) {
-  const uint64_t n = panel * kPanelOutputs;
-  TileRows<V>(reinterpret_cast<const float*>(w.panel(panel)), 0, w.k(), x, w.k(), y + n, w.n(),
-              std::min(kPanelOutputs, w.n() - n), /*add=*/false, m);
+void StraightRows(const PackedMatrix& w, uint64_t panel, const float* x, uint64_t m, Addend addend,
+                  Outputs y) {
+  TileRows<V>(reinterpret_cast<const float*>(w.panel(panel)), 0, w.k(), x, w.k(), addend, y,
+              ColumnsOf(w, panel), m);
 }
 
 // `panels` panels, 1 or V::kTilePanels, times m rows of x.
 template <typename V, Layout kLayout>
 void ManyRows(const PackedMatrix& w, uint64_t panel, uint64_t panels, const float* x, uint64_t m,
-              float* y) {
+              Addend addend, Outputs y) {
   constexpr uint64_t kInputs = kChunkInputs / V::kTilePanels;
   constexpr uint64_t kPanelFloats = kInputs * kPanelOutputs;
   alignas(64) float buffer[kChunkInputs * kPanelOutputs];
-  const uint64_t n = panel * kPanelOutputs;
-  const uint64_t columns = std::min(panels * kPanelOutputs, w.n() - n);
+  const uint64_t columns = std::min(panels * kPanelOutputs, w.n() - panel * kPanelOutputs);
   for (uint64_t begin = 0; begin < w.k(); begin += kInputs) {
     const uint64_t end = std::min(w.k(), begin + kInputs);
     for (uint64_t p = 0; p < panels; ++p) {
       DequantizeChunk<V, kLayout>(w, panel + p, begin, end, buffer + p * kPanelFloats);
     }
-    TileRows<V>(buffer, kPanelFloats, end - begin, x + begin, w.k(), y + n, w.n(), columns,
-                begin > 0, m);
+    TileRows<V>(buffer, kPanelFloats, end - begin, x + begin, w.k(), addend, y, columns, m);
+    addend = {y.data, y.stride};
   }
 }
 
 template <typename V, Layout kLayout>
-void MatMulLayout(const PackedMatrix& w, const float* x, uint64_t m, float* y, uint64_t first,
-                  uint64_t last) {
+void MatMulLayout(const PackedMatrix& w, const float* x, uint64_t m, Addend addend, Outputs y,
+                  Range range) {
   static constexpr std::array kFewRows{&FewRows<V, kLayout, 1>, &FewRows<V, kLayout, 2>,
                                        &FewRows<V, kLayout, 3>, &FewRows<V, kLayout, 4>};
   static_assert(kFewRows.size() == kManyRows - 1);
   if (m == 0) return;
-  if (m < kManyRows) {
-    for (uint64_t panel = first; panel < last; ++panel) kFewRows[m - 1](w, panel, x, y);
-    return;
-  }
-  if (kLayout == Layout::kF32 && m <= V::kTileRows) {
-    for (uint64_t panel = first; panel < last; ++panel) StraightRows<V>(w, panel, x, m, y);
-    return;
-  }
-  for (uint64_t panel = first; panel < last;) {
-    const uint64_t panels = last - panel < V::kTilePanels ? 1 : V::kTilePanels;
-    ManyRows<V, kLayout>(w, panel, panels, x, m, y);
+  const bool is_straight = kLayout == Layout::kF32 && m <= V::kTileRows;
+  for (uint64_t panel = range.first; panel < range.last;) {
+    const uint64_t n = (panel - range.first) * kPanelOutputs;
+    const Addend from = addend.From(0, n);
+    const Outputs to = y.From(0, n);
+    uint64_t panels = 1;
+    if (m < kManyRows) {
+      kFewRows[m - 1](w, panel, x, from, to);
+    } else if (is_straight) {
+      StraightRows<V>(w, panel, x, m, from, to);
+    } else {
+      if (range.last - panel >= V::kTilePanels) panels = V::kTilePanels;
+      ManyRows<V, kLayout>(w, panel, panels, x, m, from, to);
+    }
     panel += panels;
   }
 }
 
 template <typename V>
-void MatMul(const PackedMatrix& w, const float* x, uint64_t m, float* y, uint64_t first,
-            uint64_t last) {
+void MatMul(const PackedMatrix& w, const float* x, uint64_t m, Addend addend, Outputs y,
+            Range panels) {
   switch (w.layout()) {
     case Layout::kF32:
-      return MatMulLayout<V, Layout::kF32>(w, x, m, y, first, last);
+      return MatMulLayout<V, Layout::kF32>(w, x, m, addend, y, panels);
     case Layout::kF16:
-      return MatMulLayout<V, Layout::kF16>(w, x, m, y, first, last);
+      return MatMulLayout<V, Layout::kF16>(w, x, m, addend, y, panels);
     case Layout::kBf16:
-      return MatMulLayout<V, Layout::kBf16>(w, x, m, y, first, last);
+      return MatMulLayout<V, Layout::kBf16>(w, x, m, addend, y, panels);
     case Layout::kU8:
-      return MatMulLayout<V, Layout::kU8>(w, x, m, y, first, last);
+      return MatMulLayout<V, Layout::kU8>(w, x, m, addend, y, panels);
     case Layout::kU4:
-      return MatMulLayout<V, Layout::kU4>(w, x, m, y, first, last);
+      return MatMulLayout<V, Layout::kU4>(w, x, m, addend, y, panels);
   }
 }
 

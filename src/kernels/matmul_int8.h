@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/aligned_buffer.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/matmul.h"
 
 namespace tandem {
 
@@ -53,9 +53,10 @@ bool ShareRows(const PackedMatrix& a, const PackedMatrix& b);
 // Quantizes rows [first, last) of x [rows][inputs]. A row with an infinity or a NaN gives NaN.
 using QuantizeKernel = void (*)(const float* x, QuantizedRows& to, uint64_t first, uint64_t last);
 
-// MatMulKernel (kernels/matmul.h) over quantized rows; products are summed in integers, exactly,
-// block by block. Of layouts kU8 and kU4 only.
-using MatMulInt8Kernel = void (*)(const PackedMatrix& w, const QuantizedRows& x, float* y,
-                                  uint64_t first, uint64_t last);
+// MatMulKernel (kernels/matmul.h) over some of the quantized rows, at the first of which the addend
+// and y begin; products are summed in integers, exactly, block by block. Of layouts kU8 and kU4
+// only.
+using MatMulInt8Kernel = void (*)(const PackedMatrix& w, const QuantizedRows& x, Range rows,
+                                  Addend addend, Outputs y, Range panels);
 
 }  // namespace tandem

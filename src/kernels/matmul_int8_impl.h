@@ -20,52 +20,68 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kDotInputs = 4;
-constexpr uint64_t kWholeBlock = 32;           // inputs of most blocks
-constexpr uint64_t kCachedCodes = 192 * 1024;  // bytes: a part of an L2 cache
+constexpr uint64_t kWholeBlock = 32;  // inputs of most blocks
 
-// The codes of a block, its scale and the sum of its codes.
-template <typename V>
-void QuantizeBlock(const float* x, uint64_t inputs, int8_t* codes, float& scale, int32_t& sum) {
-  V largest = V::Zero();
-  V finite = V::Zero();  // NaN when something is not finite
-  for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
-    const V part = LoadPart<V>(x + i, std::min(kPanelOutputs, inputs - i));
-    largest = Max(largest, Max(part, V::Zero() - part));
-    finite = MulAdd(part, V::Zero(), finite);
+constexpr uint64_t kQuantizedTogether = 4;  // blocks: their sums and largest are found together
+
+// The codes of the blocks of a row from `block` on, their scales and offsets. x has `inputs` of
+// each block.
+template <typename V, uint64_t kBlocks>
+void QuantizeBlocks(const float* x, uint64_t inputs, uint64_t row, uint64_t block,
+                    QuantizedRows& to) {
+  std::array<V, kQuantizedTogether> largest;
+  std::array<V, kQuantizedTogether> totals;
+  largest.fill(V::Zero());
+  totals.fill(V::Zero());
+  float most[kQuantizedTogether];
+  float sums[kQuantizedTogether];  // of codes: exact
+  for (uint64_t b = 0; b < kBlocks; ++b) {
+    for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
+      const V part = LoadPart<V>(x + b * inputs + i, std::min(kPanelOutputs, inputs - i));
+      largest[b] = Max(largest[b], Max(part, V::Zero() - part));
+    }
   }
-  const float most = Largest(largest);
-  const V inverse = V::Broadcast(most > 0 ? 127 / most : 0);
-  V total = finite;
-  for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
-    const uint64_t part = std::min(kPanelOutputs, inputs - i);
-    const V rounded = Round(LoadPart<V>(x + i, part) * inverse);
-    StorePartI8(rounded, codes + i, part);
-    total = total + rounded;
+  Largests(largest, most);
+  for (uint64_t b = 0; b < kBlocks; ++b) {
+    // What is not finite becomes a NaN, and so does the sum.
+    const V inverse = V::Broadcast(most[b] > 0 ? 127 / most[b] : 0);
+    int8_t* codes = to.codes(row) + (block + b) * to.block();
+    for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
+      const uint64_t part = std::min(kPanelOutputs, inputs - i);
+      const V rounded = Round(LoadPart<V>(x + b * inputs + i, part) * inverse);
+      StorePartI8(rounded, codes + i, part);
+      totals[b] = totals[b] + rounded;
+    }
   }
-  const float sum_of_codes = Sum(total);  // exact
-  const bool is_finite = std::isfinite(most) && !std::isnan(sum_of_codes);
-  scale = is_finite ? most / 127 : std::numeric_limits<float>::quiet_NaN();
-  sum = is_finite ? static_cast<int32_t>(sum_of_codes) : 0;
+  Sums(totals, sums);
+  const int32_t factor = to.zero_point() ? -*to.zero_point() : 1;
+  for (uint64_t b = 0; b < kBlocks; ++b) {
+    const bool is_finite = !std::isnan(sums[b]);
+    to.scales(block + b)[row] = is_finite ? most[b] / 127 : std::numeric_limits<float>::quiet_NaN();
+    to.offsets(block + b)[row] = is_finite ? factor * static_cast<int32_t>(sums[b]) : 0;
+  }
 }
 
 template <typename V>
 void Quantize(const float* x, QuantizedRows& to, uint64_t first, uint64_t last) {
-  const int32_t factor = to.zero_point() ? -*to.zero_point() : 1;
+  const uint64_t whole = to.inputs() / to.block();
+  const uint64_t rest = to.inputs() % to.block();
   for (uint64_t row = first; row < last; ++row) {
     const float* in = x + row * to.inputs();
-    int8_t* codes = to.codes(row);
-    for (uint64_t block = 0, at = 0; at < to.inputs(); ++block, at += to.block()) {
-      int32_t sum = 0;
-      QuantizeBlock<V>(in + at, std::min(to.block(), to.inputs() - at), codes + at,
-                       to.scales(block)[row], sum);
-      to.offsets(block)[row] = factor * sum;
+    uint64_t block = 0;
+    for (; block + kQuantizedTogether <= whole; block += kQuantizedTogether) {
+      QuantizeBlocks<V, kQuantizedTogether>(in + block * to.block(), to.block(), row, block, to);
     }
-    std::memset(codes + to.inputs(), 0, to.stride() - to.inputs());
+    for (; block < whole; ++block) {
+      QuantizeBlocks<V, 1>(in + block * to.block(), to.block(), row, block, to);
+    }
+    if (rest > 0) QuantizeBlocks<V, 1>(in + block * to.block(), rest, row, block, to);
+    std::memset(to.codes(row) + to.inputs(), 0, to.stride() - to.inputs());
   }
 }
 
-// A tile: kRows rows of x, from row `row` on, times kPanels panels, from `panel` on.
-// `kHasZeroPoints`: each output has its own.
+// A tile: kRows rows of x, from row `row` on, times kPanels panels, from `panel` on. The addend and
+// y begin with it. `kHasZeroPoints`: each output has its own.
 template <typename V, Layout kLayout, bool kHasZeroPoints, int kPanels, int kRows>
 struct Int8Tile {
   using Codes = V::Codes;
@@ -119,7 +135,7 @@ struct Int8Tile {
   }
 
   static void Compute(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x, uint64_t row,
-                      float* y) {
+                      Addend addend, Outputs y) {
     const uint64_t x_blocks_of_w = CeilDivide(w.block_k(), x.block());
     const uint64_t group_bytes = CeilDivide(x.block(), GroupInputs(kLayout)) * GroupBytes(kLayout);
     const std::byte* groups = w.panel(panel);
@@ -133,8 +149,12 @@ struct Int8Tile {
     uint64_t x_block_of_w = 0;
     uint64_t w_block = 0;
     V total[kRows][kPanels];
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      for (int p = 0; p < kPanels; ++p) total[r][p] = V::Zero();
+#pragma GCC unroll 8
+      for (int p = 0; p < kPanels; ++p) {
+        total[r][p] = StartOf<V>(addend, r, p * kPanelOutputs, ColumnsOf(w, panel + p));
+      }
     }
     for (uint64_t begin = 0; begin < w.k(); begin += x.block()) {
       Ints sum[kRows][kPanels];
@@ -174,18 +194,18 @@ struct Int8Tile {
     }
 #pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p) {
-      const uint64_t n = (panel + p) * kPanelOutputs;
-      const uint64_t columns = std::min(kPanelOutputs, w.n() - n);
+      const uint64_t columns = ColumnsOf(w, panel + p);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        StorePart(total[r][p], y + (row + static_cast<uint64_t>(r)) * w.n() + n, columns);
+        StorePart(total[r][p], y.data + static_cast<uint64_t>(r) * y.stride + p * kPanelOutputs,
+                  columns);
       }
     }
   }
 };
 
 using Int8TileFunction = void (*)(const PackedMatrix& w, uint64_t panel, const QuantizedRows& x,
-                                  uint64_t row, float* y);
+                                  uint64_t row, Addend addend, Outputs y);
 
 // Tiles of kPanels panels and of 1, 2, ... rows, by number of rows less one.
 template <typename V, Layout kLayout, bool kHasZeroPoints, int kPanels, size_t... kIndex>
@@ -194,51 +214,52 @@ constexpr std::array<Int8TileFunction, sizeof...(kIndex)> Int8Tiles(
   return {&Int8Tile<V, kLayout, kHasZeroPoints, kPanels, static_cast<int>(kIndex) + 1>::Compute...};
 }
 
-// Panels [first, last) times all rows, in tiles of kPanels panels and up to kRows rows. Returns the
-// first of the panels that fill no tile.
+// The panels times the rows, in tiles of kPanels panels and up to kRows rows. Returns the first of
+// the panels that fill no tile.
 template <typename V, Layout kLayout, bool kHasZeroPoints, uint64_t kPanels, uint64_t kRows>
-uint64_t ComputeTiles(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
-                      uint64_t last) {
+uint64_t ComputeTiles(const PackedMatrix& w, const QuantizedRows& x, Range rows, Addend addend,
+                      Outputs y, Range panels) {
   static constexpr auto kTiles =
       Int8Tiles<V, kLayout, kHasZeroPoints, kPanels>(std::make_index_sequence<kRows>());
-  const uint64_t end_of_tiles = last - (last - first) % kPanels;
-  // All panels read the rows' codes: as many rows at a time as stay in the cache meanwhile.
-  const uint64_t block = std::max<uint64_t>(1, kCachedCodes / (x.inputs() * kRows)) * kRows;
-  for (uint64_t begin = 0; begin < x.rows(); begin += block) {
-    const uint64_t end = std::min(x.rows(), begin + block);
-    const uint64_t tiles = CeilDivide(end - begin, kRows);  // of much the same height
-    for (uint64_t panel = first; panel < end_of_tiles; panel += kPanels) {
-      for (uint64_t tile = 0; tile < tiles; ++tile) {
-        const uint64_t row = begin + (end - begin) * tile / tiles;
-        const uint64_t next = begin + (end - begin) * (tile + 1) / tiles;
-        kTiles[next - row - 1](w, panel, x, row, y);
-      }
+  const uint64_t end_of_tiles = panels.last - panels.size() % kPanels;
+  const uint64_t tiles = CeilDivide(rows.size(), kRows);  // of much the same height
+  for (uint64_t panel = panels.first; panel < end_of_tiles; panel += kPanels) {
+    const uint64_t n = (panel - panels.first) * kPanelOutputs;
+    for (uint64_t tile = 0; tile < tiles; ++tile) {
+      const uint64_t row = rows.first + rows.size() * tile / tiles;
+      const uint64_t next = rows.first + rows.size() * (tile + 1) / tiles;
+      const uint64_t from = row - rows.first;
+      kTiles[next - row - 1](w, panel, x, row, addend.From(from, n), y.From(from, n));
     }
   }
   return end_of_tiles;
 }
 
 template <typename V, Layout kLayout, bool kHasZeroPoints>
-void MatMulInt8Layout(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
-                      uint64_t last) {
+void MatMulInt8Layout(const PackedMatrix& w, const QuantizedRows& x, Range rows, Addend addend,
+                      Outputs y, Range panels) {
   // Few rows wait for the weights, which come fastest in the order of memory: panel by panel.
-  if (V::kInt8Panels > 1 && x.rows() > V::kInt8Rows) {
-    first = ComputeTiles<V, kLayout, kHasZeroPoints, V::kInt8Panels, V::kInt8RowsOfPanels>(
-        w, x, y, first, last);
+  if (V::kInt8Panels > 1 && rows.size() > V::kInt8Rows) {
+    const uint64_t first = panels.first;
+    panels.first = ComputeTiles<V, kLayout, kHasZeroPoints, V::kInt8Panels, V::kInt8RowsOfPanels>(
+        w, x, rows, addend, y, panels);
+    const uint64_t done = (panels.first - first) * kPanelOutputs;
+    addend = addend.From(0, done);
+    y = y.From(0, done);
   }
-  ComputeTiles<V, kLayout, kHasZeroPoints, 1, V::kInt8Rows>(w, x, y, first, last);
+  ComputeTiles<V, kLayout, kHasZeroPoints, 1, V::kInt8Rows>(w, x, rows, addend, y, panels);
 }
 
 template <typename V>
-void MatMulInt8(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
-                uint64_t last) {
+void MatMulInt8(const PackedMatrix& w, const QuantizedRows& x, Range rows, Addend addend, Outputs y,
+                Range panels) {
   const bool has_zero_points = !x.zero_point();
   if (w.layout() == Layout::kU4) {
-    return has_zero_points ? MatMulInt8Layout<V, Layout::kU4, true>(w, x, y, first, last)
-                           : MatMulInt8Layout<V, Layout::kU4, false>(w, x, y, first, last);
+    return has_zero_points ? MatMulInt8Layout<V, Layout::kU4, true>(w, x, rows, addend, y, panels)
+                           : MatMulInt8Layout<V, Layout::kU4, false>(w, x, rows, addend, y, panels);
   }
-  return has_zero_points ? MatMulInt8Layout<V, Layout::kU8, true>(w, x, y, first, last)
-                         : MatMulInt8Layout<V, Layout::kU8, false>(w, x, y, first, last);
+  return has_zero_points ? MatMulInt8Layout<V, Layout::kU8, true>(w, x, rows, addend, y, panels)
+                         : MatMulInt8Layout<V, Layout::kU8, false>(w, x, rows, addend, y, panels);
 }
 
 }  // namespace

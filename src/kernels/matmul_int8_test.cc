@@ -33,11 +33,22 @@ class MatMulInt8Test : public ::testing::TestWithParam<TestedKernels> {
     kernels.quantize(x.data(), rows, 0, m / 2);
     kernels.quantize(x.data(), rows, m / 2, m);
 
+    // A row for all, or one for each.
+    const std::vector<float> added = Random(m * spec.n);
+    const Addend addend{added.data(), m % 2 == 0 ? 0 : spec.n};
+
+    // Calls that share the panels and the rows, into a frame that must stay as it is.
     constexpr float kUntouched = -12345;
     std::vector<float> y((m + 1) * spec.n, kUntouched);
     const uint64_t half = w.panels() / 2;
-    kernels.matmul_int8(w, rows, y.data(), 0, half);
-    kernels.matmul_int8(w, rows, y.data(), half, w.panels());
+    const uint64_t n = half * kPanelOutputs;
+    const Outputs all{y.data(), spec.n};
+    kernels.matmul_int8(w, rows, {0, m}, {}, all, {0, half});
+    const uint64_t some = m / 3;
+    for (const Range part : {Range{0, some}, Range{some, m}}) {
+      kernels.matmul_int8(w, rows, part, addend.From(part.first, n), all.From(part.first, n),
+                          {half, w.panels()});
+    }
     for (uint64_t row = 0; row < m; ++row) {
       std::vector<double> codes(spec.k);
       for (uint64_t k = 0; k < spec.k; ++k) {
@@ -46,17 +57,18 @@ class MatMulInt8Test : public ::testing::TestWithParam<TestedKernels> {
         ASSERT_LE(std::abs(codes[k] - x[row * spec.k + k]), 0.501 * scale)
             << Describe(spec) << " row " << row << " input " << k;
       }
-      for (uint64_t n = 0; n < spec.n; ++n) {
-        double expected = 0;
-        double magnitude = 0;
+      for (uint64_t output = 0; output < spec.n; ++output) {
+        double expected = output < n ? 0 : *addend.From(row, output).data;
+        double magnitude = std::abs(expected);
         for (uint64_t k = 0; k < spec.k; ++k) {
-          const double value = codes[k] * matrix.source().Value(n, k);
+          const double value = codes[k] * matrix.source().Value(output, k);
           expected += value;
           // A zero point is subtracted after the sum.
-          magnitude += std::abs(value) + std::abs(codes[k] * matrix.source().Scale(n, k)) * 256;
+          magnitude +=
+              std::abs(value) + std::abs(codes[k] * matrix.source().Scale(output, k)) * 256;
         }
-        ASSERT_NEAR(y[row * spec.n + n], expected, 1e-6 * magnitude + 1e-12)
-            << Describe(spec) << " m " << m << " row " << row << " output " << n;
+        ASSERT_NEAR(y[row * spec.n + output], expected, 1e-6 * magnitude + 1e-12)
+            << Describe(spec) << " m " << m << " row " << row << " output " << output;
       }
     }
     for (uint64_t i = m * spec.n; i < y.size(); ++i) ASSERT_EQ(y[i], kUntouched);
@@ -123,9 +135,10 @@ TEST_P(MatMulInt8Test, GivesTheBitsOfAvx2) {
         QuantizedRows rows(w, m);
         KernelsFor(Isa::kAvx2).quantize(Random(m * 261).data(), rows, 0, m);
         std::vector<float> expected(m * 40);
-        KernelsFor(Isa::kAvx2).matmul_int8(w, rows, expected.data(), 0, w.panels());
+        KernelsFor(Isa::kAvx2)
+            .matmul_int8(w, rows, {0, m}, {}, {expected.data(), 40}, {0, w.panels()});
         std::vector<float> found(m * 40);
-        GetParam().kernels->matmul_int8(w, rows, found.data(), 0, w.panels());
+        GetParam().kernels->matmul_int8(w, rows, {0, m}, {}, {found.data(), 40}, {0, w.panels()});
         EXPECT_EQ(found, expected) << Name(type) << " m " << m;
       }
     }
@@ -148,7 +161,7 @@ TEST_P(MatMulInt8Test, NothingSaturates) {
   QuantizedRows rows(w, 1);
   GetParam().kernels->quantize(x.data(), rows, 0, 1);
   std::vector<float> y(16);
-  GetParam().kernels->matmul_int8(w, rows, y.data(), 0, 1);
+  GetParam().kernels->matmul_int8(w, rows, {0, rows.rows()}, {}, {y.data(), 16}, {0, 1});
   for (float value : y) EXPECT_EQ(value, -127.0F * 255 * 64);
 }
 
@@ -162,7 +175,7 @@ TEST_P(MatMulInt8Test, WhatIsNotFiniteGivesNaNInItsRowOnly) {
     QuantizedRows rows(w, 2);
     GetParam().kernels->quantize(x.data(), rows, 0, 2);
     std::vector<float> y(2 * 16);
-    GetParam().kernels->matmul_int8(w, rows, y.data(), 0, 1);
+    GetParam().kernels->matmul_int8(w, rows, {0, rows.rows()}, {}, {y.data(), 16}, {0, 1});
     for (int n = 0; n < 16; ++n) {
       EXPECT_TRUE(std::isnan(y[n]));
       EXPECT_TRUE(std::isfinite(y[16 + n]));
@@ -178,7 +191,7 @@ TEST_P(MatMulInt8Test, ZerosStayZeros) {
   QuantizedRows rows(w, 1);
   GetParam().kernels->quantize(x.data(), rows, 0, 1);
   std::vector<float> y(16, 1);
-  GetParam().kernels->matmul_int8(w, rows, y.data(), 0, 1);
+  GetParam().kernels->matmul_int8(w, rows, {0, rows.rows()}, {}, {y.data(), 16}, {0, 1});
   EXPECT_EQ(y, std::vector<float>(16));
 }
 

@@ -36,18 +36,29 @@ class MatMulTest : public ::testing::TestWithParam<TestedKernels> {
     std::vector<float> x(m * spec.k);
     for (float& value : x) value = normal(random);
 
+    // A row for all, or one for each.
+    std::vector<float> added(m * spec.n);
+    for (float& value : added) value = normal(random);
+    const Addend addend{added.data(), m % 2 == 0 ? 0 : spec.n};
+
     // Two calls that share the panels, into a frame that must stay as it is.
     constexpr float kUntouched = -12345;
     std::vector<float> y((m + 1) * spec.n, kUntouched);
     const uint64_t half = w.panels() / 2;
-    GetParam().kernels->matmul(w, x.data(), m, y.data(), 0, half);
-    GetParam().kernels->matmul(w, x.data(), m, y.data(), half, w.panels());
+    const uint64_t n = half * kPanelOutputs;
+    const Outputs all{y.data(), spec.n};
+    const Kernels& kernels = *GetParam().kernels;
+    kernels.matmul(w, x.data(), m, {}, all, {0, half});
+    kernels.matmul(w, x.data(), m, addend.From(0, n), all.From(0, n), {half, w.panels()});
 
     std::vector<double> magnitude;
     const std::vector<double> expected = Reference(matrix.source(), x, m, magnitude);
     for (uint64_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(y[i], expected[i], 1e-6 * magnitude[i] + 1e-12)
-          << Describe(spec) << " m " << m << " row " << i / spec.n << " output " << i % spec.n;
+      const uint64_t row = i / spec.n;
+      const uint64_t output = i % spec.n;
+      const double start = output < n ? 0 : *addend.From(row, output).data;
+      ASSERT_NEAR(y[i], start + expected[i], 1e-6 * (std::abs(start) + magnitude[i]) + 1e-12)
+          << Describe(spec) << " m " << m << " row " << row << " output " << output;
     }
     for (uint64_t i = expected.size(); i < y.size(); ++i) ASSERT_EQ(y[i], kUntouched);
   }

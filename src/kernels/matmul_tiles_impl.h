@@ -17,9 +17,10 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kSumRows = 16;
-// Bytes of rows that all panels read: half of the L2 cache of CPUs with tiles, since the codes of a
-// panel are made signed anew for each part of the rows.
-constexpr uint64_t kTileCachedCodes = 1024 * 1024;
+// More than elsewhere, since the codes of a panel are made signed anew each time; CPUs with tiles
+// have 2 MiB of L2 cache and more.
+constexpr uint64_t kMostTileRows = 768;
+constexpr uint64_t kMostTileCodes = 1024 * 1024;
 
 // Signed codes of 16 outputs x 4 inputs: a row of a tile.
 struct alignas(64) SignedGroup {
@@ -81,10 +82,11 @@ void DotBlock(const int8_t* rows, uint64_t row_stride, const SignedGroup* codes,
   Unit::template Store<SumsTile(kSet)>(sums, kPanelOutputs * sizeof(int32_t));
 }
 
-// One panel, of which `codes` are the signed codes, times 16 rows of x from `row` on.
+// One panel, of which `codes` are the signed codes, times 16 rows of x from `row` on. The addend
+// and y begin with these.
 template <typename V, typename Unit, Layout kLayout, bool kHasZeroPoints>
 void SixteenRows(const PackedMatrix& w, uint64_t panel, const SignedGroup* codes,
-                 const QuantizedRows& x, uint64_t row, float* y) {
+                 const QuantizedRows& x, uint64_t row, Addend addend, Outputs y) {
   alignas(64) int32_t sums[2][kSumRows * kPanelOutputs];
   const float* scales = w.scales(panel);
   const uint8_t* zero_points = w.zero_points(panel);
@@ -92,8 +94,10 @@ void SixteenRows(const PackedMatrix& w, uint64_t panel, const SignedGroup* codes
   const uint64_t blocks = x.blocks();
   const uint64_t inputs = x.block();
 
+  const uint64_t columns = ColumnsOf(w, panel);
   V total[kSumRows];
-  for (V& one : total) one = V::Zero();
+#pragma GCC unroll 16
+  for (uint64_t r = 0; r < kSumRows; ++r) total[r] = StartOf<V>(addend, r, 0, columns);
   // A block is scaled while the next one is under way.
   for (uint64_t block = 0; block <= blocks; ++block) {
     if (block < blocks) {
@@ -115,6 +119,7 @@ void SixteenRows(const PackedMatrix& w, uint64_t panel, const SignedGroup* codes
     }
     const float* x_scales = x.scales(done) + row;
     const int32_t* x_sums = x.offsets(done) + row;
+#pragma GCC unroll 16
     for (uint64_t r = 0; r < kSumRows; ++r) {
       V value = V::ToFloats(V::LoadInts(sums[done % 2] + r * kPanelOutputs));
       if constexpr (kHasZeroPoints) {
@@ -123,52 +128,50 @@ void SixteenRows(const PackedMatrix& w, uint64_t panel, const SignedGroup* codes
       total[r] = MulAdd(value, scale * V::Broadcast(x_scales[r]), total[r]);
     }
   }
-  const uint64_t n = panel * kPanelOutputs;
-  const uint64_t columns = std::min(kPanelOutputs, w.n() - n);
-  for (uint64_t r = 0; r < kSumRows; ++r) StorePart(total[r], y + (row + r) * w.n() + n, columns);
+#pragma GCC unroll 16
+  for (uint64_t r = 0; r < kSumRows; ++r) StorePart(total[r], y.data + r * y.stride, columns);
 }
 
 template <typename V, typename Unit, Layout kLayout, bool kHasZeroPoints>
-void MatMulTilesLayout(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
-                       uint64_t last) {
+void MatMulTilesLayout(const PackedMatrix& w, const QuantizedRows& x, Range rows, Addend addend,
+                       Outputs y, Range panels) {
   const TileScope<Unit> scope(ConfigFor(x.block()));
   const uint64_t groups = AlignUp(w.k(), x.block()) / kDotInputs;
   const auto codes = std::make_unique_for_overwrite<SignedGroup[]>(groups);
-  const uint64_t part =
-      std::max<uint64_t>(1, kTileCachedCodes / (x.inputs() * kSumRows)) * kSumRows;
-  for (uint64_t begin = 0; begin < x.rows(); begin += part) {
-    const uint64_t end = std::min(x.rows(), begin + part);
-    for (uint64_t panel = first; panel < last; ++panel) {
-      MakeSigned<kLayout>(w, panel, codes.get(), codes.get() + groups);
-      for (uint64_t row = begin; row < end; row += kSumRows) {
-        // The last 16 rows may be some of those before once more.
-        const uint64_t from = std::min(row, x.rows() - kSumRows);
-        SixteenRows<V, Unit, kLayout, kHasZeroPoints>(w, panel, codes.get(), x, from, y);
-      }
+  for (uint64_t panel = panels.first; panel < panels.last; ++panel) {
+    MakeSigned<kLayout>(w, panel, codes.get(), codes.get() + groups);
+    const uint64_t n = (panel - panels.first) * kPanelOutputs;
+    for (uint64_t row = rows.first; row < rows.last; row += kSumRows) {
+      // The last 16 rows may be some of those before once more.
+      const uint64_t from = std::min(row, rows.last - kSumRows);
+      SixteenRows<V, Unit, kLayout, kHasZeroPoints>(w, panel, codes.get(), x, from,
+                                                    addend.From(from - rows.first, n),
+                                                    y.From(from - rows.first, n));
     }
   }
 }
 
 template <typename V, typename Unit, Layout kLayout>
-void MatMulTilesLayout(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
-                       uint64_t last) {
+void MatMulTilesLayout(const PackedMatrix& w, const QuantizedRows& x, Range rows, Addend addend,
+                       Outputs y, Range panels) {
   if (!x.zero_point()) {
-    MatMulTilesLayout<V, Unit, kLayout, true>(w, x, y, first, last);
+    MatMulTilesLayout<V, Unit, kLayout, true>(w, x, rows, addend, y, panels);
   } else if (*x.zero_point() == kMiddle<kLayout>) {
-    MatMulTilesLayout<V, Unit, kLayout, false>(w, x, y, first, last);
+    MatMulTilesLayout<V, Unit, kLayout, false>(w, x, rows, addend, y, panels);
   } else {
-    MatMulInt8<V>(w, x, y, first, last);  // few models have such a zero point
+    MatMulInt8<V>(w, x, rows, addend, y, panels);  // few models have such a zero point
   }
 }
 
 template <typename V, typename Unit>
-void MatMulTiles(const PackedMatrix& w, const QuantizedRows& x, float* y, uint64_t first,
-                 uint64_t last) {
-  if (x.rows() < kSumRows || first == last) return MatMulInt8<V>(w, x, y, first, last);
+void MatMulTiles(const PackedMatrix& w, const QuantizedRows& x, Range rows, Addend addend,
+                 Outputs y, Range panels) {
+  if (rows.size() < kSumRows || panels.size() == 0)
+    return MatMulInt8<V>(w, x, rows, addend, y, panels);
   if (w.layout() == Layout::kU4) {
-    MatMulTilesLayout<V, Unit, Layout::kU4>(w, x, y, first, last);
+    MatMulTilesLayout<V, Unit, Layout::kU4>(w, x, rows, addend, y, panels);
   } else {
-    MatMulTilesLayout<V, Unit, Layout::kU8>(w, x, y, first, last);
+    MatMulTilesLayout<V, Unit, Layout::kU8>(w, x, rows, addend, y, panels);
   }
 }
 
@@ -176,6 +179,8 @@ template <typename V, typename Unit>
 constexpr Kernels kTileKernels = [] {
   Kernels kernels = kKernels<V>;
   kernels.matmul_int8 = &MatMulTiles<V, Unit>;
+  kernels.most_rows = kMostTileRows;
+  kernels.most_codes = kMostTileCodes;
   return kernels;
 }();
 

@@ -6,13 +6,11 @@
 //   V::Zero(), V::Broadcast(float), V::Load(const float*), v.Store(float*)
 //   V::LoadF16(const uint16_t*), V::LoadBf16(const uint16_t*), V::LoadU8(const uint8_t*)
 //   MulAdd(a, b, c) = a * b + c;  a + b, a - b, a * b, a / b;  Max(a, b): b if either is NaN
-//   Sum(v), Largest(v): of the 16 elements;  Sums(a, to): to[i] = Sum(a[i]) for four
-//   Exp(v): e^x to 2e-7 relative, 0 below -87
-//   DecodeU8(const uint8_t*, V (&)[4]), DecodeU4(const uint8_t*, V (&)[8]): a group of a packed
-//   panel
-//   V::kTileRows, V::kTilePanels: of a tile of sums that the registers hold, beside what else they
-//   need; V::kInt8Rows: the same of one panel with activations in 8 bits; V::kInt8RowsOfPanels: the
-//   same of V::kInt8Panels panels
+//   Sum(v), Largest(v): of the 16 elements;  Sums(a, to), Largests(a, to): to[i] = that of a[i],
+//   for four Exp(v): e^x to 2e-7 relative, 0 below -87 DecodeU8(const uint8_t*, V (&)[4]),
+//   DecodeU4(const uint8_t*, V (&)[8]): a group of a packed panel V::kTileRows, V::kTilePanels: of
+//   a tile of sums that the registers hold, beside what else they need; V::kInt8Rows: the same of
+//   one panel with activations in 8 bits; V::kInt8RowsOfPanels: the same of V::kInt8Panels panels
 //
 // and for activations in 8 bits (matmul_int8_impl.h), with V::Codes, 64 bytes of a packed panel (16
 // outputs of 4 inputs each), and V::Ints, 16 sums of 32 bits:

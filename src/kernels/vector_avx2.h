@@ -135,6 +135,11 @@ struct Ymm2 {
     for (size_t i = 0; i < 4; ++i) half[i] = _mm256_add_ps(a[i].low, a[i].high);
     StoreSums(half, to);
   }
+  friend void Largests(const std::array<Ymm2, 4>& a, float* to) {
+    __m256 half[4];
+    for (size_t i = 0; i < 4; ++i) half[i] = _mm256_max_ps(a[i].low, a[i].high);
+    StoreLargests(half, to);
+  }
   friend float Largest(Ymm2 a) {
     const __m256 half = _mm256_max_ps(a.low, a.high);
     __m128 most = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));

@@ -84,6 +84,13 @@ struct Zmm {
     }
     StoreSums(half, to);
   }
+  friend void Largests(const std::array<Zmm, 4>& a, float* to) {
+    __m256 half[4];
+    for (size_t i = 0; i < 4; ++i) {
+      half[i] = _mm256_max_ps(_mm512_castps512_ps256(a[i].v), _mm512_extractf32x8_ps(a[i].v, 1));
+    }
+    StoreLargests(half, to);
+  }
   friend float Largest(Zmm a) { return _mm512_reduce_max_ps(a.v); }
   // x = exponent * ln 2 + rest; e^x = 2^exponent * e^rest.
   friend Zmm Exp(Zmm a) {

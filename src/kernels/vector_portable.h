@@ -120,6 +120,9 @@ struct Floats {
   friend void Sums(const std::array<Floats, 4>& a, float* to) {
     for (const Floats& one : a) *to++ = Sum(one);
   }
+  friend void Largests(const std::array<Floats, 4>& a, float* to) {
+    for (const Floats& one : a) *to++ = Largest(one);
+  }
   friend float Largest(const Floats& a) { return *std::max_element(a.v, a.v + kPanelOutputs); }
   friend Floats Exp(const Floats& a) {
     return Each([&](uint64_t i) { return a.v[i] < kExpLowest ? 0 : std::exp(a.v[i]); });

@@ -24,6 +24,18 @@ BroadcastRows::BroadcastRows(const ov::Node& op, const ov::Tensor& tensor, const
                                                   ", expected what broadcasts to ", shape));
 }
 
+std::optional<uint64_t> BroadcastRows::row_stride() const {
+  std::optional<uint64_t> stride;
+  uint64_t next = 0;  // what an outer axis must have to go on
+  for (const Axis& axis : axes_) {
+    if (axis.size == 1) continue;
+    if (stride && axis.stride != next) return std::nullopt;
+    if (!stride) stride = axis.stride;
+    next = axis.stride * axis.size;
+  }
+  return stride.value_or(0);
+}
+
 const float* BroadcastRows::Row(uint64_t row) const {
   uint64_t offset = 0;
   for (const Axis& axis : axes_) {

@@ -2,6 +2,7 @@
 
 #include <openvino/core/node.hpp>
 #include <openvino/runtime/tensor.hpp>
+#include <optional>
 #include <vector>
 
 namespace tandem {
@@ -22,6 +23,8 @@ class BroadcastRows {
 
   // From one row to the next along the last axis but one; 0 where it repeats. In elements.
   uint64_t stride() const { return axes_.front().stride; }
+  // From any row to the next, if it is the same everywhere.
+  std::optional<uint64_t> row_stride() const;
 
  private:
   struct Axis {

@@ -38,40 +38,59 @@ struct Product {
   const QuantizedRows* codes = nullptr;  // null: x in f32
   ov::Shape shape;                       // of x * w
   ov::Shape result;                      // with the addends, over which it may repeat
-  std::vector<BroadcastRows> addends;    // added as panels are made
+  Addend start;                          // that of the addends with which the sums start
+  std::vector<BroadcastRows> addends;    // the others: added as panels are made
   float* y = nullptr;
   std::unique_ptr<float[]> apart;  // y, unless it is an output of the operator
 
   bool repeats() const { return result != shape; }
+
+  void AddTo(const BroadcastRows& addend) {
+    const auto stride = addend.row_stride();
+    if (!start.exist() && stride && addend.step() == 1) {
+      start = {addend.Row(0), *stride};
+    } else {
+      addends.push_back(addend);
+    }
+  }
 
   void AllocateApart() {
     apart = std::make_unique_for_overwrite<float[]>(ov::shape_size(shape));
     y = apart.get();
   }
 
-  void Compute(const float* x, uint64_t rows, uint64_t first, uint64_t last) const {
+  // The outputs of some rows and panels, which begin at `to`.
+  void Compute(const float* x, Range rows, Range panels, Outputs to) const {
+    const Range columns = Columns(panels);
+    const Addend from = start.From(rows.first, columns.first);
     if (codes != nullptr) {
-      ActiveKernels().matmul_int8(*w, *codes, y, first, last);
+      ActiveKernels().matmul_int8(*w, *codes, rows, from, to, panels);
     } else {
-      ActiveKernels().matmul(*w, x, rows, y, first, last);
+      ActiveKernels().matmul(*w, x + rows.first * w->k(), rows.size(), from, to, panels);
     }
-    const uint64_t begin = first * kPanelOutputs;
-    const uint64_t end = std::min(last * kPanelOutputs, w->n());
     for (const BroadcastRows& addend : addends) {
-      for (uint64_t row = 0; row < rows; ++row) {
-        Add(addend, row, begin, end, y + row * w->n());
+      for (uint64_t row = rows.first; row < rows.last; ++row) {
+        Add(addend, row, columns, to.From(row - rows.first, 0).data);
       }
     }
   }
 
-  // to[begin .. end) += row `row` of the addend.
-  static void Add(const BroadcastRows& addend, uint64_t row, uint64_t begin, uint64_t end,
-                  float* to) {
+  // Where they are in y.
+  Outputs Place(Range rows, Range panels) const {
+    return Outputs{y, w->n()}.From(rows.first, panels.first * kPanelOutputs);
+  }
+
+  Range Columns(Range panels) const {
+    return {panels.first * kPanelOutputs, std::min(panels.last * kPanelOutputs, w->n())};
+  }
+
+  // to[0 ...) += the columns of row `row` of the addend.
+  static void Add(const BroadcastRows& addend, uint64_t row, Range columns, float* to) {
     const float* from = addend.Row(row);
     if (addend.step() == 0) {
-      for (uint64_t i = begin; i < end; ++i) to[i] += *from;
+      for (uint64_t i = 0; i < columns.size(); ++i) to[i] += *from;
     } else {
-      ActiveKernels().add(from + begin, end - begin, to + begin);
+      ActiveKernels().add(from + columns.first, columns.size(), to);
     }
   }
 };
@@ -100,14 +119,30 @@ std::vector<std::unique_ptr<QuantizedRows>> Quantize(const float* x, uint64_t ro
 // Panels are computed by twos: with many rows, the kernels take two at a time.
 constexpr uint64_t kPair = 2;
 
-// Calls body(first, last) for ranges that make up the panels [0, panels), each worth a task of its
-// own when a panel takes `macs` multiply-adds.
-void ForPanels(uint64_t panels, uint64_t macs,
-               const std::function<void(uint64_t, uint64_t)>& body) {
+// Calls body(panels) for ranges that make up all `panels`, each worth a task of its own when a
+// panel takes `macs` multiply-adds.
+void ForPanels(uint64_t panels, uint64_t macs, const std::function<void(Range)>& body) {
   const uint64_t grain = CeilDivide(kSerialMacs, std::max<uint64_t>(1, macs) * kPair);
   ParallelRanges(CeilDivide(panels, kPair), grain, [&](uint64_t first, uint64_t last) {
-    body(first * kPair, std::min(last * kPair, panels));
+    body({first * kPair, std::min(last * kPair, panels)});
   });
+}
+
+// The rows of a product to compute at a time. Those in f32 share the work of dequantizing a panel.
+uint64_t RowsAtATime(const Product& product, uint64_t rows) {
+  return product.codes == nullptr ? rows
+                                  : std::min(rows, ActiveKernels().RowsAtATime(product.w->k()));
+}
+
+// Calls body(rows, pair) for all rows, some at a time, and pairs of panels.
+template <typename Body>
+void ForPairs(uint64_t rows, uint64_t many, Range panels, const Body& body) {
+  for (uint64_t row = 0; row < rows; row += many) {
+    const Range part{row, std::min(rows, row + many)};
+    for (uint64_t panel = panels.first; panel < panels.last; panel += kPair) {
+      body(part, Range{panel, std::min(panels.last, panel + kPair)});
+    }
+  }
 }
 
 // All panels of all products, counted through.
@@ -115,13 +150,18 @@ void ComputeAll(const float* x, uint64_t rows, const std::vector<Product>& produ
   uint64_t panels = 0;
   for (const Product& product : products) panels += product.w->panels();
   const uint64_t macs = rows * products.front().w->k() * kPanelOutputs;
-  ForPanels(panels, macs, [&](uint64_t first, uint64_t last) {
+  ForPanels(panels, macs, [&](Range range) {
     uint64_t base = 0;
     for (const Product& product : products) {
       const uint64_t end = base + product.w->panels();
-      const uint64_t from = std::max(first, base);
-      const uint64_t to = std::min(last, end);
-      if (from < to) product.Compute(x, rows, from - base, to - base);
+      const uint64_t from = std::max(range.first, base);
+      const uint64_t to = std::min(range.last, end);
+      if (from < to) {
+        ForPairs(rows, RowsAtATime(product, rows), {from - base, to - base},
+                 [&](Range part, Range pair) {
+                   product.Compute(x, part, pair, product.Place(part, pair));
+                 });
+      }
       base = end;
     }
   });
@@ -134,23 +174,25 @@ std::optional<Activation> ActivationOf(std::string_view gate) {
   return std::nullopt;
 }
 
-// Pair by pair: what both products have made is still in the cache when it is gated.
+// Pair by pair: what both products have made is still in the cache when it is gated. Only the first
+// one has a y.
 void ComputeGated(const float* x, uint64_t rows, Activation activation, const Product& gate,
                   const Product& up) {
-  const uint64_t n = gate.w->n();
   const uint64_t macs = 2 * rows * gate.w->k() * kPanelOutputs;
-  ForPanels(gate.w->panels(), macs, [&](uint64_t first, uint64_t last) {
-    for (uint64_t panel = first; panel < last; panel += kPair) {
-      const uint64_t end = std::min(last, panel + kPair);
-      gate.Compute(x, rows, panel, end);
-      up.Compute(x, rows, panel, end);
-      const uint64_t begin = panel * kPanelOutputs;
-      const uint64_t count = std::min(end * kPanelOutputs, n) - begin;
-      for (uint64_t row = 0; row < rows; ++row) {
-        const uint64_t at = row * n + begin;
-        ActiveKernels().gate(activation, gate.y + at, up.y + at, count);
+  const uint64_t many = std::min(RowsAtATime(gate, rows), RowsAtATime(up, rows));
+  constexpr uint64_t kStride = kPair * kPanelOutputs;
+  ForPanels(gate.w->panels(), macs, [&](Range panels) {
+    const auto ups = std::make_unique_for_overwrite<float[]>(many * kStride);
+    ForPairs(rows, many, panels, [&](Range part, Range pair) {
+      const Outputs gates = gate.Place(part, pair);
+      gate.Compute(x, part, pair, gates);
+      up.Compute(x, part, pair, {ups.get(), kStride});
+      const uint64_t columns = gate.Columns(pair).size();
+      for (uint64_t row = 0; row < part.size(); ++row) {
+        ActiveKernels().gate(activation, gates.From(row, 0).data, ups.get() + row * kStride,
+                             columns);
       }
-    }
+    });
   });
 }
 
@@ -242,15 +284,14 @@ bool SharedMatMul::evaluate(ov::TensorVector& outputs, const ov::TensorVector& i
   }
   for (size_t i = 0; i < epilogue_.addends.size(); ++i) {
     Product& product = products[static_cast<size_t>(epilogue_.addends[i])];
-    if (!product.repeats()) product.addends.emplace_back(*this, inputs[i + 1], product.shape);
+    if (!product.repeats()) product.AddTo(BroadcastRows(*this, inputs[i + 1], product.shape));
   }
-  for (size_t i = 0; i < products.size(); ++i) {
-    const bool is_output = i < outputs.size();  // of a gated product, the first is
-    if (is_output) outputs[i].set_shape(products[i].result);
-    if (is_output && !products[i].repeats()) {
-      products[i].y = outputs[i].data<float>();
-    } else {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i].set_shape(products[i].result);
+    if (products[i].repeats()) {
       products[i].AllocateApart();
+    } else {
+      products[i].y = outputs[i].data<float>();
     }
   }
 
@@ -288,7 +329,7 @@ void SharedMatMul::AddRepeated(size_t product, const float* y, const ov::Shape& 
   auto* out = output.data<float>();
   std::fill_n(out, output.get_size(), 0.0F);
   for (uint64_t row = 0; row < output.get_size() / n; ++row, out += n) {
-    for (const BroadcastRows& term : terms) Product::Add(term, row, 0, n, out);
+    for (const BroadcastRows& term : terms) Product::Add(term, row, {0, n}, out);
   }
 }
 
