@@ -44,7 +44,7 @@ void BM_MatMul(benchmark::State& state, Isa isa, DataType type, uint64_t m, bool
   QuantizedRows codes(weights.front(), m);
   for (auto _ : state) {
     if (int8) {
-      KernelsFor(isa).quantize(x.data(), codes, 0, m);
+      KernelsFor(isa).quantize({x.data(), kInputs}, codes, {0, m}, {0, codes.blocks()});
       KernelsFor(isa).matmul_int8(weights[next], codes, {0, m}, {},
                                   {y.data() + first * kPanelOutputs, kOutputs}, {first, last});
     } else {

@@ -58,6 +58,9 @@ struct Products {
   std::vector<std::pair<int64_t, Shape>> addends;  // to which product, of which shape
   std::string gate;
   bool int8 = false;
+  bool normalizes = false;
+
+  static constexpr float kEpsilon = 0.01F;
 
   // The results, after a comparison with sums in f64.
   void Check(double tolerance) const {
@@ -71,10 +74,17 @@ struct Products {
       if (i > 0) more_n.push_back(static_cast<int64_t>(specs[i].n));
     }
     ov::TensorVector inputs{View(x)};
-    MatMulEpilogue epilogue{{}, gate};
+    MatMulSettings settings{.more_n = more_n,
+                            .int8 = int8,
+                            .normalizes = normalizes,
+                            .epsilon = kEpsilon,
+                            .addends = {},
+                            .gate = gate};
+    const Tensor norm_weight = Random({64}, 6);
+    if (normalizes) inputs.push_back(View(norm_weight));
     std::vector<Tensor> added;
     for (const auto& [product, shape] : addends) {
-      epilogue.addends.push_back(product);
+      settings.addends.push_back(product);
       added.push_back(Random(shape, 50 + static_cast<unsigned>(added.size())));
       inputs.push_back(View(added.back()));
     }
@@ -85,27 +95,56 @@ struct Products {
           std::make_shared<ov::op::v0::Parameter>(tensor.get_element_type(), tensor.get_shape()));
     }
     const auto op = std::make_shared<SharedMatMul>(parameters, 0, static_cast<int64_t>(specs[0].n),
-                                                   64, more_n, int8, epilogue);
+                                                   64, settings);
     ov::TensorVector outputs(op->get_output_size());
     for (ov::Tensor& output : outputs) output = ov::Tensor(ov::element::f32, {0});
     op->evaluate(outputs, inputs);
+
+    std::vector<float> rows(Floats(x), Floats(x) + ElementCount(x.shape));
+    if (normalizes) Normalize(rows, Floats(norm_weight));
+    if (specs.size() == 3 && !gate.empty()) {
+      std::vector<float> gated;
+      const ov::Shape shape{2, 3, specs[0].n};
+      for (size_t at = 0; at < ov::shape_size(shape); ++at) {
+        gated.push_back(static_cast<float>(Gated(weights, at, shape, rows, added)));
+      }
+      rows = std::move(gated);
+    }
+    const size_t first = specs.size() - outputs.size();
     for (size_t i = 0; i < outputs.size(); ++i) {
       const ov::Shape& shape = outputs[i].get_shape();
+      const size_t product = gate.empty() || specs.size() > 2 ? first + i : 0;
       ASSERT_EQ(op->get_output_partial_shape(i), ov::PartialShape(shape));
-      ASSERT_EQ(shape.back(), specs[i].n);
+      ASSERT_EQ(shape.back(), specs[product].n);
       double error = 0;
       double size = 0;
       for (size_t at = 0; at < outputs[i].get_size(); ++at) {
-        double expected = Value(*weights[i], i, at, shape, Floats(x), added);
-        if (!gate.empty()) {
-          expected = Activated(expected);
-          expected *= Value(*weights[1], 1, at, shape, Floats(x), added);
-        }
+        const double expected = !gate.empty() && specs.size() == 2
+                                    ? Gated(weights, at, shape, rows, added)
+                                    : Value(*weights[product], product, at, shape, rows, added);
         error += std::pow(outputs[i].data<float>()[at] - expected, 2);
         size += std::pow(expected, 2);
       }
-      EXPECT_LT(std::sqrt(error / size), tolerance) << "product " << i;
+      EXPECT_LT(std::sqrt(error / size), tolerance) << "product " << product;
     }
+  }
+
+  static void Normalize(std::vector<float>& rows, const float* weight) {
+    for (size_t row = 0; row < rows.size(); row += 64) {
+      double squares = 0;
+      for (size_t i = 0; i < 64; ++i) squares += double{rows[row + i]} * rows[row + i];
+      const double root = std::sqrt(squares / 64 + kEpsilon);
+      for (size_t i = 0; i < 64; ++i) {
+        rows[row + i] = static_cast<float>(rows[row + i] / root * weight[i]);
+      }
+    }
+  }
+
+  double Gated(const std::vector<std::unique_ptr<Weight>>& weights, size_t at,
+               const ov::Shape& shape, const std::vector<float>& rows,
+               const std::vector<Tensor>& added) const {
+    return Activated(Value(*weights[0], 0, at, shape, rows, added)) *
+           Value(*weights[1], 1, at, shape, rows, added);
   }
 
   double Activated(double x) const {
@@ -116,9 +155,9 @@ struct Products {
 
   // Element `at` of `shape` of a product and what is added to it.
   double Value(const Weight& weight, size_t product, size_t at, const ov::Shape& shape,
-               const float* x, const std::vector<Tensor>& added) const {
+               const std::vector<float>& rows, const std::vector<Tensor>& added) const {
     const size_t n = shape.back();
-    double value = weight.Product(x + at / n % 6 * 64, at % n);
+    double value = weight.Product(rows.data() + at / n % 6 * (rows.size() / 6), at % n);
     for (size_t i = 0; i < addends.size(); ++i) {
       if (addends[i].first != static_cast<int64_t>(product)) continue;
       // Axes from the end; those of size 1 repeat.
@@ -185,6 +224,40 @@ TEST(SharedMatMulOp, Gates) {
   Products{.specs = {kNibbles, kNibbles}, .gate = "silu", .int8 = true}.Check(3e-2);
 }
 
+TEST(SharedMatMulOp, NormalizesFirst) {
+  Products{.specs = {kFloat, kWide}, .normalizes = true}.Check(1e-5);
+  Products{.specs = {kFloat}, .addends = {{0, {2, 3, 40}}}, .normalizes = true}.Check(1e-5);
+  Products{.specs = {kNibbles, kBytes}, .int8 = true, .normalizes = true}.Check(2e-2);
+  Products{.specs = {kNibbles, kFloat}, .int8 = true, .normalizes = true}.Check(2e-2);
+}
+
+TEST(SharedMatMulOp, MultipliesWhatIsGated) {
+  constexpr MatrixSpec kBehind{.n = 24, .k = 40};
+  constexpr MatrixSpec kCodesBehind{.n = 24,
+                                    .k = 40,
+                                    .order = MatrixOrder::kOutputsFirst,
+                                    .type = DataType::kUint4,
+                                    .block_k = 8};
+  Products{.specs = {kFloat, kFloat, kBehind}, .gate = "gelu"}.Check(1e-5);
+  Products{.specs = {kFloat, kFloat, kBehind},
+           .addends = {{0, {40}}, {1, {40}}, {2, {24}}, {2, {2, 3, 24}}},
+           .gate = "silu",
+           .normalizes = true}
+      .Check(1e-5);
+  Products{.specs = {kNibbles, kNibbles, kCodesBehind}, .gate = "silu"}.Check(1e-5);
+  for (const MatrixSpec& last : {kCodesBehind, kBehind}) {
+    Products{.specs = {kNibbles, kNibbles, last},
+             .addends = {{2, {2, 3, 24}}},
+             .gate = "silu",
+             .int8 = true,
+             .normalizes = true}
+        .Check(4e-2);
+  }
+  // What is added may have more rows.
+  Products{.specs = {kFloat, kFloat, kBehind}, .addends = {{2, {4, 2, 3, 24}}}, .gate = "silu"}
+      .Check(1e-5);
+}
+
 TEST(SharedMatMulOp, TellsTheBytesOfItsWeights) {
   const Weight first({.n = 40, .k = 64}, 1);
   const Weight second({.n = 24, .k = 64}, 2);
@@ -194,7 +267,7 @@ TEST(SharedMatMulOp, TellsTheBytesOfItsWeights) {
   const SharedMatMul op(
       {std::make_shared<ov::op::v0::Parameter>(ov::element::f32, ov::Shape{1, 64}),
        std::make_shared<ov::op::v0::Parameter>(ov::element::i32, ov::Shape{2})},
-      0, 40, 64, {24}, false, {});
+      0, 40, 64, {.more_n = {24}});
   EXPECT_EQ(op.WeightBytes(slots), first.handle->form().bytes() + second.handle->form().bytes());
 }
 

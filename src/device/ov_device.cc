@@ -56,12 +56,16 @@ void AddOperators(ov::Core& core) {
   using ov::OutputVector;
   using ov::frontend::NodeContext;
   AddOperator<SharedMatMul>(core, [](const OutputVector& inputs, const NodeContext& node) {
-    MatMulEpilogue epilogue{node.get_attribute<std::vector<int64_t>>("addends", {}),
-                            node.get_attribute<std::string>("gate", "")};
-    return std::make_shared<SharedMatMul>(
-        inputs, node.get_attribute<int64_t>("argument"), node.get_attribute<int64_t>("n"),
-        node.get_attribute<int64_t>("k"), node.get_attribute<std::vector<int64_t>>("more_n", {}),
-        node.get_attribute<int64_t>("int8", 0) != 0, std::move(epilogue));
+    MatMulSettings settings;
+    settings.more_n = node.get_attribute<std::vector<int64_t>>("more_n", {});
+    settings.int8 = node.get_attribute<int64_t>("int8", 0) != 0;
+    settings.normalizes = node.has_attribute("epsilon");
+    settings.epsilon = node.get_attribute<float>("epsilon", 0);
+    settings.addends = node.get_attribute<std::vector<int64_t>>("addends", {});
+    settings.gate = node.get_attribute<std::string>("gate", "");
+    return std::make_shared<SharedMatMul>(inputs, node.get_attribute<int64_t>("argument"),
+                                          node.get_attribute<int64_t>("n"),
+                                          node.get_attribute<int64_t>("k"), std::move(settings));
   });
   AddOperator<SharedGather>(core, [](const OutputVector& inputs, const NodeContext& node) {
     return std::make_shared<SharedGather>(

@@ -35,7 +35,7 @@ CallGraph WholeGraph(const Graph& graph);
 
 struct FoldLimits {
   size_t min_repeats = 4;  // blocks
-  size_t min_nodes = 6;    // nodes of a block, after lowering
+  size_t min_nodes = 4;    // of a block, after lowering: a layer of a transformer has four
   // A block whose calls differ in a constant larger than this is left alone: as an input, such a
   // constant would be slow.
   uint64_t max_argument_bytes = 64 * 1024;

@@ -60,9 +60,13 @@ class Lowering {
 
   void Replace(const Node& node, const ProductGroup& group) {
     Node shared = TandemNode(node, "SharedMatMul");
-    shared.inputs = {AsFloat32(group.products.front().use.activation)};
+    if (group.norm) {
+      shared.inputs = {AsFloat32(group.norm->x), AsFloat32(group.norm->weight)};
+      shared.attributes.push_back({"epsilon", group.norm->epsilon});
+    } else {
+      shared.inputs = {AsFloat32(group.products.front().use.activation)};
+    }
     std::vector<int64_t> addends;
-    std::vector<ValueId> results;
     bool quantizes = false;
     for (size_t i = 0; i < group.products.size(); ++i) {
       const Product& product = group.products[i];
@@ -71,16 +75,12 @@ class Lowering {
         addends.push_back(static_cast<int64_t>(i));
       }
       AddMatrix(shared, product.use.matrix);
-      results.push_back(product.result);
       quantizes |= Quantizes(product.use);
     }
     if (quantizes) shared.attributes.push_back({"int8", int64_t{1}});
     if (!addends.empty()) shared.attributes.push_back({"addends", std::move(addends)});
-    if (!group.gate.empty()) {
-      shared.attributes.push_back({"gate", group.gate});
-      results = {group.gated};
-    }
-    AppendFloat(std::move(shared), results);
+    if (!group.gate.empty()) shared.attributes.push_back({"gate", group.gate});
+    AppendFloat(std::move(shared), group.Results());
   }
 
   void Replace(const Node& node, const AttentionUse& use) {

@@ -21,6 +21,8 @@ ProductPatterns::ProductPatterns(const Walker& walker, const MatrixPatterns& mat
     }
   }
   JoinByActivation();
+  TakeGated();
+  TakeNorms();
 }
 
 NodeId ProductPatterns::IdOf(const Node& node) const {
@@ -133,6 +135,46 @@ void ProductPatterns::JoinByActivation() {
     parts_.insert(group->first);
     group = groups_.erase(group);
   }
+}
+
+// A gated value that one product alone reads becomes part of that.
+void ProductPatterns::TakeGated() {
+  std::map<ValueId, NodeId> gates;
+  for (const auto& [id, group] : groups_) {
+    if (!group.gate.empty() && walker_.IsReadOnce(group.gated)) gates[group.gated] = id;
+  }
+  for (auto& [id, group] : groups_) {
+    const Product& product = group.products.front();
+    const auto gate = gates.find(product.use.activation);
+    if (gate == gates.end() || group.products.size() != 1) continue;
+    const auto found = groups_.find(gate->second);
+    ProductGroup& gating = found->second;
+    if (gating.products.front().use.accuracy_level != product.use.accuracy_level) continue;
+    gating.products.push_back(product);
+    group = std::move(gating);
+    parts_.insert(found->first);
+    groups_.erase(found);
+  }
+}
+
+void ProductPatterns::TakeNorms() {
+  for (auto& [id, group] : groups_) {
+    const ValueId activation = group.products.front().use.activation;
+    const NodeId maker = walker_.index().Producer(activation);
+    const size_t readers = group.gate.empty() ? group.products.size() : 2;
+    if (maker == GraphIndex::kNoNode || walker_.index().IsGraphOutput(activation) ||
+        walker_.index().Consumers(activation).size() != readers) {
+      continue;
+    }
+    group.norm = MatchRmsNorm(walker_, walker_.graph().nodes[maker]);
+  }
+}
+
+std::vector<ValueId> ProductGroup::Results() const {
+  if (!gate.empty()) return {products.size() > 2 ? products.back().result : gated};
+  std::vector<ValueId> results;
+  for (const Product& product : products) results.push_back(product.result);
+  return results;
 }
 
 }  // namespace tandem

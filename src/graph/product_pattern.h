@@ -1,12 +1,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "graph/activation_pattern.h"
 #include "graph/matrix_pattern.h"
+#include "graph/norm_pattern.h"
 #include "graph/walker.h"
 
 namespace tandem {
@@ -20,9 +22,13 @@ struct Product {
 
 // What one SharedMatMul computes (device/ops/shared_matmul.h), in place of several nodes.
 struct ProductGroup {
-  std::vector<Product> products;  // of one activation
-  std::string gate;               // "" or an activation's name: the only result is then `gated`
+  // Of one activation; behind a gate, a third one may be of what is gated.
+  std::vector<Product> products;
+  std::string gate;  // "" or an activation's name: the only result is the last
   ValueId gated = kNoValue;
+  std::optional<RmsNormUse> norm;  // that makes the activation, for this group only
+
+  std::vector<ValueId> Results() const;
 };
 
 // Finds the products of a graph that can be computed together, each by the node after which
@@ -31,9 +37,11 @@ struct ProductGroup {
 //   products of one activation                          the first of them
 //   Add(product, other)                                 the Add; and so on with more
 //   Mul(activation(gate), up), both products            the Mul
+//   a product of that, and what is added to it          the product, or the Add
 //
-// A product is added to or gated only if nobody else reads it; MatMulNBits and Gemm bring a bias of
-// their own.
+// and the RMS norm that makes their activation. A product is added to or gated only if nobody else
+// reads it; so is a norm, or what is gated, taken in. MatMulNBits and Gemm bring a bias of their
+// own.
 class ProductPatterns {
  public:
   ProductPatterns(const Walker& walker, const MatrixPatterns& matrices);
@@ -52,6 +60,8 @@ class ProductPatterns {
   // The product that `activation`, whose result only `mul` reads, reads alone.
   NodeId GateOf(const ActivationUse& activation, NodeId mul) const;
   void JoinByActivation();
+  void TakeGated();
+  void TakeNorms();
   // The product that `value` is, if nobody but `readers` reads it.
   NodeId ProductOf(ValueId value, const std::set<NodeId>& readers) const;
 

@@ -236,6 +236,78 @@ TEST(ProductPattern, AGateOfProductsThatDifferIsNone) {
   EXPECT_FALSE(Gate{.adds_residual = true}.IsOne());
 }
 
+// y and perhaps z are products of n = RMSNormalization(x, g).
+struct Normed {
+  std::string output;  // one more, by name
+  bool is_read = false;
+  bool is_added = false;  // to y
+
+  Graph Lowered() const {
+    GraphBuilder b;
+    b.graph().opsets.front().version = 23;
+    b.Input("x", kF32, Shape{2, 3, 64}).Constant("g", kF32, {64});
+    b.Node("RMSNormalization", {"x", "g"}, {"n"}, {{"epsilon", 0.25F}});
+    b.Constant("w", kF32, {64, 64}, 1).Node("MatMul", {"n", "w"}, {"y"});
+    b.Constant("v", kF32, {64, 32}, 2).Result("z", kF32, Shape{2, 3, 32});
+    b.Node("MatMul", {"n", "v"}, {"z"}).Output("z");
+    if (is_read) b.Node("Relu", {"n"}, {"r"}).Output("r");
+    if (is_added) b.Node("Add", {"y", "n"}, {"s"}).Output("s");
+    if (!is_added) b.Output("y");
+    if (!output.empty()) b.Output(output);
+    return Lower(b.graph());
+  }
+};
+
+TEST(ProductPattern, ANormIsTakenInByItsOnlyReaders) {
+  const Graph graph = Normed{}.Lowered();
+  ASSERT_EQ(Ops(graph), "SharedMatMul");
+  EXPECT_EQ(Names(graph, graph.nodes[0].inputs), "x g");
+  EXPECT_EQ(FloatAttribute(graph.nodes[0], "epsilon", 0), 0.25F);
+}
+
+TEST(ProductPattern, ANormThatOthersReadStays) {
+  EXPECT_EQ(Ops(Normed{.output = "n"}.Lowered()), "RmsNorm SharedMatMul");
+  EXPECT_EQ(Ops(Normed{.is_read = true}.Lowered()), "RmsNorm SharedMatMul Relu");
+  EXPECT_EQ(Ops(Normed{.is_added = true}.Lowered()), "RmsNorm SharedMatMul SharedMatMul");
+}
+
+// z = down(silu(gate(x)) up(x)) + u
+struct Unit {
+  std::string output;  // one more, by name
+  bool is_read = false;
+
+  Graph Lowered() const {
+    GraphBuilder b;
+    b.Input("x", kF32, Shape{2, 3, 64}).Input("u", kF32, Shape{2, 3, 64});
+    b.Constant("g", kF32, {64, 64}, 1).Constant("w", kF32, {64, 64}, 2);
+    b.Node("MatMul", {"x", "g"}, {"gate"}).Node("MatMul", {"x", "w"}, {"up"});
+    b.Node("Sigmoid", {"gate"}, {"s"}).Node("Mul", {"gate", "s"}, {"a"});
+    b.Node("Mul", {"a", "up"}, {"h"});
+    b.Constant("d", kF32, {64, 64}, 3).Node("MatMul", {"h", "d"}, {"down"});
+    b.Node("Add", {"down", "u"}, {"z"}).Output("z");
+    if (is_read) b.Node("Relu", {"h"}, {"r"}).Output("r");
+    if (!output.empty()) b.Output(output);
+    return Lower(b.graph());
+  }
+};
+
+TEST(ProductPattern, AProductOfWhatIsGatedIsTakenIn) {
+  const Graph graph = Unit{}.Lowered();
+  ASSERT_EQ(Ops(graph), "SharedMatMul");
+  const Node& node = graph.nodes[0];
+  EXPECT_EQ(Names(graph, node.inputs), "x u");
+  EXPECT_EQ(Names(graph, node.outputs), "z");
+  ASSERT_EQ(node.matrices.size(), 3u);
+  EXPECT_EQ(graph.matrices[node.matrices[2]].codes->name, "d");
+  EXPECT_EQ(IntsAttribute(node, "addends"), std::vector<int64_t>{2});
+}
+
+TEST(ProductPattern, WhatIsGatedStaysForOthers) {
+  EXPECT_EQ(Ops(Unit{.output = "h"}.Lowered()), "SharedMatMul SharedMatMul");
+  EXPECT_EQ(Ops(Unit{.is_read = true}.Lowered()), "SharedMatMul SharedMatMul Relu");
+  EXPECT_EQ(Ops(Unit{.output = "down"}.Lowered()), "SharedMatMul Add");
+}
+
 // y = Mul(activation(gate), up), the activation written in nodes that make "a" of "gate".
 std::string GateName(const std::function<void(GraphBuilder&)>& activation) {
   GraphBuilder b;

@@ -21,6 +21,10 @@ class QuantizedRows {
   // Inputs of a block: never two scales of the weight in one.
   uint64_t block() const { return block_; }
   uint64_t blocks() const { return CeilDivide(inputs_, block_); }
+  // Those that inputs [first, last) are in.
+  Range BlocksOf(Range inputs) const {
+    return {inputs.first / block_, CeilDivide(inputs.last, block_)};
+  }
 
   // Codes of a row, zeros behind the last input up to a multiple of 32; from row to row stride().
   int8_t* codes(uint64_t row) { return codes_.get() + row * stride_; }
@@ -50,8 +54,9 @@ class QuantizedRows {
 // Whether codes that were made for `a` serve `b` too. Both are quantized.
 bool ShareRows(const PackedMatrix& a, const PackedMatrix& b);
 
-// Quantizes rows [first, last) of x [rows][inputs]. A row with an infinity or a NaN gives NaN.
-using QuantizeKernel = void (*)(const float* x, QuantizedRows& to, uint64_t first, uint64_t last);
+// Quantizes some blocks of some rows, at the first of which x begins. A block with an infinity or a
+// NaN makes its row NaN. Calls for different rows or blocks can run at the same time.
+using QuantizeKernel = void (*)(Rows<const float> x, QuantizedRows& to, Range rows, Range blocks);
 
 // MatMulKernel (kernels/matmul.h) over some of the quantized rows, at the first of which the addend
 // and y begin; products are summed in integers, exactly, block by block. Of layouts kU8 and kU4

@@ -24,58 +24,110 @@ constexpr uint64_t kWholeBlock = 32;  // inputs of most blocks
 
 constexpr uint64_t kQuantizedTogether = 4;  // blocks: their sums and largest are found together
 
-// The codes of the blocks of a row from `block` on, their scales and offsets. x has `inputs` of
-// each block.
-template <typename V, uint64_t kBlocks>
-void QuantizeBlocks(const float* x, uint64_t inputs, uint64_t row, uint64_t block,
-                    QuantizedRows& to) {
+// Where blocks to quantize are, and what becomes of them, each a step behind the one before.
+struct BlocksInMemory {
+  const float* x;
+  uint64_t x_step;
+  int8_t* codes;
+  uint64_t codes_step;
+  float* scales;
+  int32_t* offsets;
+  uint64_t step;  // of scales and offsets
+};
+
+// Quantizes kBlocks blocks of `inputs` inputs, or of kInputs if that is not 0.
+template <typename V, uint64_t kBlocks, uint64_t kInputs>
+void QuantizeBlocks(const BlocksInMemory& at, uint64_t inputs, int32_t offset_factor) {
+  if constexpr (kInputs > 0) inputs = kInputs;
   std::array<V, kQuantizedTogether> largest;
   std::array<V, kQuantizedTogether> totals;
-  largest.fill(V::Zero());
-  totals.fill(V::Zero());
-  float most[kQuantizedTogether];
-  float sums[kQuantizedTogether];  // of codes: exact
+#pragma GCC unroll 4
+  for (uint64_t b = 0; b < kQuantizedTogether; ++b) {
+    largest[b] = V::Zero();
+    totals[b] = V::Zero();
+  }
+#pragma GCC unroll 4
   for (uint64_t b = 0; b < kBlocks; ++b) {
+#pragma GCC unroll 2
     for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
-      const V part = LoadPart<V>(x + b * inputs + i, std::min(kPanelOutputs, inputs - i));
+      const V part = LoadPart<V>(at.x + b * at.x_step + i, std::min(kPanelOutputs, inputs - i));
       largest[b] = Max(largest[b], Max(part, V::Zero() - part));
     }
   }
+  float most[kQuantizedTogether];
+  float sums[kQuantizedTogether];  // of codes: exact
   Largests(largest, most);
+#pragma GCC unroll 4
   for (uint64_t b = 0; b < kBlocks; ++b) {
     // What is not finite becomes a NaN, and so does the sum.
     const V inverse = V::Broadcast(most[b] > 0 ? 127 / most[b] : 0);
-    int8_t* codes = to.codes(row) + (block + b) * to.block();
+#pragma GCC unroll 2
     for (uint64_t i = 0; i < inputs; i += kPanelOutputs) {
       const uint64_t part = std::min(kPanelOutputs, inputs - i);
-      const V rounded = Round(LoadPart<V>(x + b * inputs + i, part) * inverse);
-      StorePartI8(rounded, codes + i, part);
+      const V rounded = Round(LoadPart<V>(at.x + b * at.x_step + i, part) * inverse);
+      StorePartI8(rounded, at.codes + b * at.codes_step + i, part);
       totals[b] = totals[b] + rounded;
     }
   }
   Sums(totals, sums);
-  const int32_t factor = to.zero_point() ? -*to.zero_point() : 1;
   for (uint64_t b = 0; b < kBlocks; ++b) {
     const bool is_finite = !std::isnan(sums[b]);
-    to.scales(block + b)[row] = is_finite ? most[b] / 127 : std::numeric_limits<float>::quiet_NaN();
-    to.offsets(block + b)[row] = is_finite ? factor * static_cast<int32_t>(sums[b]) : 0;
+    at.scales[b * at.step] = is_finite ? most[b] / 127 : std::numeric_limits<float>::quiet_NaN();
+    at.offsets[b * at.step] = is_finite ? offset_factor * static_cast<int32_t>(sums[b]) : 0;
+  }
+}
+
+// The same for any number of blocks.
+template <typename V>
+void QuantizeMany(BlocksInMemory at, uint64_t blocks, uint64_t inputs, int32_t offset_factor) {
+  while (blocks > 0) {
+    const bool is_whole = inputs == kWholeBlock;
+    const uint64_t count = is_whole && blocks >= kQuantizedTogether ? kQuantizedTogether : 1;
+    if (count > 1) {
+      QuantizeBlocks<V, kQuantizedTogether, kWholeBlock>(at, inputs, offset_factor);
+    } else {
+      QuantizeBlocks<V, 1, 0>(at, inputs, offset_factor);
+    }
+    at.x += count * at.x_step;
+    at.codes += count * at.codes_step;
+    at.scales += count * at.step;
+    at.offsets += count * at.step;
+    blocks -= count;
   }
 }
 
 template <typename V>
-void Quantize(const float* x, QuantizedRows& to, uint64_t first, uint64_t last) {
-  const uint64_t whole = to.inputs() / to.block();
-  const uint64_t rest = to.inputs() % to.block();
-  for (uint64_t row = first; row < last; ++row) {
-    const float* in = x + row * to.inputs();
-    uint64_t block = 0;
-    for (; block + kQuantizedTogether <= whole; block += kQuantizedTogether) {
-      QuantizeBlocks<V, kQuantizedTogether>(in + block * to.block(), to.block(), row, block, to);
+void Quantize(Rows<const float> x, QuantizedRows& to, Range rows, Range blocks) {
+  const int32_t factor = to.zero_point() ? -*to.zero_point() : 1;
+  const uint64_t size = to.block();
+  const auto place = [&](uint64_t row, uint64_t block) {
+    return BlocksInMemory{x.From(row - rows.first, (block - blocks.first) * size).data,
+                          size,
+                          to.codes(row) + block * size,
+                          size,
+                          to.scales(block) + row,
+                          to.offsets(block) + row,
+                          to.rows()};
+  };
+  const uint64_t whole = std::min(blocks.last, to.inputs() / size);
+  if (blocks.size() < kQuantizedTogether) {
+    for (uint64_t block = blocks.first; block < whole; ++block) {
+      BlocksInMemory column = place(rows.first, block);
+      column.x_step = x.stride;
+      column.codes_step = to.stride();
+      column.step = 1;
+      QuantizeMany<V>(column, rows.size(), size, factor);
     }
-    for (; block < whole; ++block) {
-      QuantizeBlocks<V, 1>(in + block * to.block(), to.block(), row, block, to);
+  } else {
+    for (uint64_t row = rows.first; row < rows.last; ++row) {
+      QuantizeMany<V>(place(row, blocks.first), whole - blocks.first, size, factor);
     }
-    if (rest > 0) QuantizeBlocks<V, 1>(in + block * to.block(), rest, row, block, to);
+  }
+  if (blocks.last < to.blocks()) return;
+  for (uint64_t row = rows.first; row < rows.last; ++row) {
+    if (whole < blocks.last) {
+      QuantizeMany<V>(place(row, whole), 1, to.inputs() - whole * size, factor);
+    }
     std::memset(to.codes(row) + to.inputs(), 0, to.stride() - to.inputs());
   }
 }

@@ -30,8 +30,14 @@ class MatMulInt8Test : public ::testing::TestWithParam<TestedKernels> {
     const std::vector<float> x = Random(m * spec.k);
     const Kernels& kernels = *GetParam().kernels;
     QuantizedRows rows(w, m);
-    kernels.quantize(x.data(), rows, 0, m / 2);
-    kernels.quantize(x.data(), rows, m / 2, m);
+    // Rows and blocks in parts.
+    const Rows<const float> whole{x.data(), spec.k};
+    const uint64_t blocks = rows.blocks() / 2;
+    kernels.quantize(whole, rows, {0, m / 2}, {0, rows.blocks()});
+    const Rows<const float> rest = whole.From(m / 2, 0);
+    kernels.quantize(rest, rows, {m / 2, m}, {0, blocks});
+    kernels.quantize(rest.From(0, blocks * rows.block()), rows, {m / 2, m},
+                     {blocks, rows.blocks()});
 
     // A row for all, or one for each.
     const std::vector<float> added = Random(m * spec.n);
@@ -133,7 +139,8 @@ TEST_P(MatMulInt8Test, GivesTheBitsOfAvx2) {
         const RandomMatrix matrix({.n = 40, .k = 261, .type = type, .zero_point_type = zero_point});
         const PackedMatrix w = PackedMatrix::Pack(matrix.source(), Serial);
         QuantizedRows rows(w, m);
-        KernelsFor(Isa::kAvx2).quantize(Random(m * 261).data(), rows, 0, m);
+        const std::vector<float> x = Random(m * 261);
+        KernelsFor(Isa::kAvx2).quantize({x.data(), 261}, rows, {0, m}, {0, rows.blocks()});
         std::vector<float> expected(m * 40);
         KernelsFor(Isa::kAvx2)
             .matmul_int8(w, rows, {0, m}, {}, {expected.data(), 40}, {0, w.panels()});
@@ -159,7 +166,7 @@ TEST_P(MatMulInt8Test, NothingSaturates) {
   ASSERT_EQ(w.layout(), Layout::kU8);
   const std::vector<float> x(64, -127);
   QuantizedRows rows(w, 1);
-  GetParam().kernels->quantize(x.data(), rows, 0, 1);
+  GetParam().kernels->quantize({x.data(), 64}, rows, {0, 1}, {0, rows.blocks()});
   std::vector<float> y(16);
   GetParam().kernels->matmul_int8(w, rows, {0, rows.rows()}, {}, {y.data(), 16}, {0, 1});
   for (float value : y) EXPECT_EQ(value, -127.0F * 255 * 64);
@@ -173,7 +180,7 @@ TEST_P(MatMulInt8Test, WhatIsNotFiniteGivesNaNInItsRowOnly) {
     std::vector<float> x(2 * 64, 1);
     x[40] = bad;
     QuantizedRows rows(w, 2);
-    GetParam().kernels->quantize(x.data(), rows, 0, 2);
+    GetParam().kernels->quantize({x.data(), 64}, rows, {0, 2}, {0, rows.blocks()});
     std::vector<float> y(2 * 16);
     GetParam().kernels->matmul_int8(w, rows, {0, rows.rows()}, {}, {y.data(), 16}, {0, 1});
     for (int n = 0; n < 16; ++n) {
@@ -189,7 +196,7 @@ TEST_P(MatMulInt8Test, ZerosStayZeros) {
   const PackedMatrix w = PackedMatrix::Pack(matrix.source(), Serial);
   const std::vector<float> x(64);
   QuantizedRows rows(w, 1);
-  GetParam().kernels->quantize(x.data(), rows, 0, 1);
+  GetParam().kernels->quantize({x.data(), 64}, rows, {0, 1}, {0, rows.blocks()});
   std::vector<float> y(16, 1);
   GetParam().kernels->matmul_int8(w, rows, {0, rows.rows()}, {}, {y.data(), 16}, {0, 1});
   EXPECT_EQ(y, std::vector<float>(16));

@@ -44,7 +44,7 @@ std::shared_ptr<ov::Node> SharedGather::clone_with_new_inputs(
 }
 
 bool SharedGather::evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const {
-  const WeightForm& form = Weight(inputs[1], 0, n_);
+  const WeightForm& form = Weight(inputs[1], 0, n_, k_);
   const ov::Tensor& indices = inputs[0];
   ov::Shape shape = indices.get_shape();
   shape.push_back(static_cast<size_t>(k_));

@@ -3,34 +3,43 @@
 #include <string>
 #include <vector>
 
+#include "device/ops/products.h"
 #include "device/ops/shared_op.h"
 
 namespace tandem {
 
-// What a SharedMatMul does with its products.
-struct MatMulEpilogue {
-  // Inputs between x and the slots: addend i is added to product addends[i] before anything else.
+// What a SharedMatMul computes beside the first product.
+struct MatMulSettings {
+  // Outputs of the weights after the first, which are in the slots behind its.
+  std::vector<int64_t> more_n;
+  // Quantizes to 8 bits what is multiplied with a quantized weight (kernels/matmul_int8.h).
+  bool int8 = false;
+  // Normalizes x first (RmsNormKernel, kernels/row_ops.h), with the input behind x as weight.
+  bool normalizes = false;
+  float epsilon = 0;
+  // Inputs between these and the slots: addend i is added to product addends[i] before anything
+  // else.
   std::vector<int64_t> addends;
-  // "", "silu", "gelu" or "gelu_tanh", a kernel's Activation (kernels/row_ops.h): the only result
-  // is then activation(product 0) * product 1.
+  // "", "silu", "gelu" or "gelu_tanh", a kernel's Activation (kernels/row_ops.h): the first two
+  // products become activation(product 0) * product 1. A third one is of that, in place of x. The
+  // last is the only result.
   std::string gate;
 };
 
 // Products of x [..., k] with packed weights, f32, on the kernels of src/kernels: one [..., n] for
-// each weight. They read the same x, so it is quantized once, and the threads meet once.
+// each weight. They read the same x, so it is normalized and quantized once, and the threads meet
+// once; or they are a whole gated linear unit.
 //
-//   x, addends, slots -> products, or their gated product
+//   x, norm weight, addends, slots -> products, or what a gate makes of them
 //
-// An addend and its product broadcast to each other; the last dimension stays n. With `int8`, x is
-// quantized to 8 bits first where the weight is (kernels/matmul_int8.h).
+// An addend and its product broadcast to each other; the last dimension stays n.
 class SharedMatMul : public SharedOp {
  public:
   OPENVINO_OP("SharedMatMul", "tandem")
 
   SharedMatMul() = default;
-  // `more_n`: outputs of the weights after the first, which are in the slots behind its.
   SharedMatMul(const ov::OutputVector& inputs, int64_t argument, int64_t n, int64_t k,
-               std::vector<int64_t> more_n, bool int8, MatMulEpilogue epilogue);
+               MatMulSettings settings);
 
   bool visit_attributes(ov::AttributeVisitor& visitor) override;
 
@@ -42,13 +51,23 @@ class SharedMatMul : public SharedOp {
   uint64_t WeightBytes(const ov::Tensor& slots) const;
 
  private:
-  // output = the product `y` of `shape` and its addends, each repeated to the output's shape.
+  static constexpr size_t kGated = 2;  // products that a gate takes
+
+  size_t products() const { return settings_.more_n.size() + 1; }
+  // Outputs and inputs of a product.
+  int64_t N(size_t product) const { return product == 0 ? n_ : settings_.more_n[product - 1]; }
+  int64_t K(size_t product) const { return is_gated() && product == kGated ? n_ : k_; }
+  bool is_gated() const { return !settings_.gate.empty(); }
+  size_t first_addend() const { return settings_.normalizes ? 2 : 1; }
+
+  std::vector<Product> MakeProducts(const ov::TensorVector& inputs) const;
+  void ComputeGate(const ProductInput& input, const std::vector<Product>& gated,
+                   std::vector<Product>& last, float* result) const;
+  // output = a product that repeats and its addends, each repeated to the output's shape.
   void AddRepeated(size_t product, const float* y, const ov::Shape& shape, ov::Tensor& output,
                    const ov::TensorVector& inputs) const;
 
-  std::vector<int64_t> more_n_;
-  bool int8_ = false;
-  MatMulEpilogue epilogue_;
+  MatMulSettings settings_;
 };
 
 }  // namespace tandem

@@ -23,16 +23,17 @@ void SharedOp::ValidateSlots(int64_t count) {
       count, " arguments from ", argument_, " on are not among the slots ", slots);
 }
 
-const WeightForm& SharedOp::Weight(const ov::Tensor& slots, int64_t index, int64_t n) const {
+const WeightForm& SharedOp::Weight(const ov::Tensor& slots, int64_t index, int64_t n,
+                                   int64_t k) const {
   const int32_t number = slots.data<const int32_t>()[argument_ + index];
   const WeightForm& form = WeightSlot::At(number);
   const Shape found = form.packed ? Shape{static_cast<int64_t>(form.packed->n()),
                                           static_cast<int64_t>(form.packed->k())}
                                   : form.plain->shape;
-  if (found != Shape{n, k_}) {
+  if (found != Shape{n, k}) {
     throw Error(ErrorCode::kInternal,
                 Concat(get_friendly_name(), ": slot ", number, " holds a weight ", ShapeText(found),
-                       ", expected ", ShapeText(Shape{n, k_})));
+                       ", expected ", ShapeText(Shape{n, k})));
   }
   return form;
 }

@@ -23,7 +23,7 @@ class SharedOp : public ov::op::Op {
   void ValidateSlots(int64_t count);
 
   // The weight `index`, which must be a matrix of n x k.
-  const WeightForm& Weight(const ov::Tensor& slots, int64_t index, int64_t n) const;
+  const WeightForm& Weight(const ov::Tensor& slots, int64_t index, int64_t n, int64_t k) const;
 
   int64_t argument_ = 0;
   int64_t n_ = 0;
