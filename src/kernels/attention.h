@@ -3,8 +3,40 @@
 #include <cstdint>
 
 #include "base/data_type.h"
+#include "kernels/packed_matrix.h"
 
 namespace tandem {
+
+// More queries than these read keys and values from panels.
+constexpr uint64_t kFewQueries = 4;
+
+// Keys and values of a head in f32, made once for all blocks of queries:
+//
+//   keys    [keys / 16, rounded up, and one][size][16]   zeros behind the last key
+//   values  [size / 16, rounded up][keys][16]            zeros behind the last element
+struct KvPanels {
+  const float* keys = nullptr;
+  const float* values = nullptr;
+  float key_square = 0;  // the largest sum of squares of a key; NaN if one is not finite
+
+  static uint64_t KeyFloats(uint64_t keys, uint64_t size) {
+    return (CeilDivide(keys, kPanelOutputs) + 1) * kPanelOutputs * size;
+  }
+  static uint64_t ValueFloats(uint64_t keys, uint64_t size) {
+    return CeilDivide(size, kPanelOutputs) * kPanelOutputs * keys;
+  }
+};
+
+// Keys or values of a head: rows of `size` elements of f32, f16 or bf16, `stride` elements apart.
+struct KvSource {
+  DataType type = DataType::kFloat32;
+  const void* data = nullptr;
+  uint64_t stride = 0;
+};
+
+// Makes the panels of KvPanels, of one kind; that of keys returns key_square.
+using KeyPanelsKernel = float (*)(const KvSource& k, uint64_t keys, uint64_t size, float* panels);
+using ValuePanelsKernel = void (*)(const KvSource& v, uint64_t keys, uint64_t size, float* panels);
 
 // Scaled dot-product attention (https://arxiv.org/abs/1706.03762) of heads that share their keys
 // and values (grouped-query attention, https://arxiv.org/abs/2305.13245), in f32:
@@ -23,11 +55,9 @@ struct AttentionHeads {
   const float* q = nullptr;
   uint64_t q_stride = 0;  // from query to query
   uint64_t q_head_stride = 0;
-  DataType kv_type = DataType::kFloat32;  // or f16, bf16
-  const void* k = nullptr;
-  const void* v = nullptr;
-  uint64_t k_stride = 0;
-  uint64_t v_stride = 0;
+  KvSource k;
+  KvSource v;                     // of the type of k
+  KvPanels panels;                // of k and v; only for more than kFewQueries
   const float* bias = nullptr;    // null: none
   uint64_t bias_stride = 0;       // 0: one row for all queries
   uint64_t bias_head_stride = 0;  // 0: the same for all heads
@@ -47,8 +77,8 @@ struct AttentionHeads {
 
 // Computes queries [first, last) of all heads. A row whose scores are all -infinity gives NaN, as
 // everywhere. Keys at the ends may not be read when the bias leaves them no probability.
-// Takes scratch memory of some keys * (heads * kAttentionBlock + 16) floats when there
-// are more than a few queries.
+// Takes scratch memory of some keys * heads * kAttentionBlock floats when there are more than a few
+// queries.
 using AttentionKernel = void (*)(const AttentionHeads& heads, uint64_t first, uint64_t last);
 
 // Queries that are worth a task of their own.

@@ -3,8 +3,7 @@
 // Attention over the vector of kernels/vector.h.
 //
 // A few queries (a decode step) read each key and value once, straight from the cache. Many queries
-// (prefill) multiply with the tiles of matmul_impl.h, for which keys and values are first brought
-// into panels of 16.
+// (prefill) multiply with the tiles of matmul_impl.h, from panels of 16 keys and 16 elements.
 
 #include <algorithm>
 #include <array>
@@ -18,8 +17,6 @@
 
 namespace tandem {
 namespace {
-
-constexpr uint64_t kFewQueries = 4;
 
 // Keys [begin, end).
 struct KeyRange {
@@ -128,8 +125,8 @@ void MixValues(const float* p, const KvRows<V, kType>& v, uint64_t keys, uint64_
 template <typename V, DataType kType>
 void OneQuery(const AttentionHeads& heads, uint64_t h, uint64_t query, float* scores) {
   const float* q = heads.q + h * heads.q_head_stride + query * heads.q_stride;
-  const KvRows<V, kType> k{heads.k, heads.k_stride};
-  const KvRows<V, kType> v{heads.v, heads.v_stride};
+  const KvRows<V, kType> k{heads.k.data, heads.k.stride};
+  const KvRows<V, kType> v{heads.v.data, heads.v.stride};
   const uint64_t keys = heads.Sees(query);
   uint64_t t = 0;
   for (; t + 4 <= keys; t += 4) FourScores(q, k, t, heads.size, scores);
@@ -154,20 +151,6 @@ void OneQuery(const AttentionHeads& heads, uint64_t h, uint64_t query, float* sc
   }
 }
 
-// panel[d][16] = the keys [t, t + 16), zeros beyond `keys`.
-template <typename V, DataType kType>
-void KeyPanel(const KvRows<V, kType>& k, uint64_t t, uint64_t keys, uint64_t size, float* panel) {
-  float row[kPanelOutputs];
-  for (uint64_t j = 0; j < kPanelOutputs; ++j) {
-    for (uint64_t d = 0; d < size; d += kPanelOutputs) {
-      const uint64_t part = std::min(kPanelOutputs, size - d);
-      const V values = t + j < keys ? k.Load(t + j, d, part) : V::Zero();
-      values.Store(row);
-      for (uint64_t i = 0; i < part; ++i) panel[(d + i) * kPanelOutputs + j] = row[i];
-    }
-  }
-}
-
 // The largest sum of squares of `rows` rows of `size` elements, which load(row, at, count) gives.
 // NaN when one is not finite.
 template <typename V, typename Load>
@@ -185,6 +168,62 @@ float LargestSquare(uint64_t rows, uint64_t size, const Load& load) {
     finite += sum * 0;
   }
   return largest + finite;
+}
+
+template <typename V, DataType kType>
+float MakeKeyPanels(const KvSource& source, uint64_t keys, uint64_t size, float* panels) {
+  const KvRows<V, kType> k{source.data, source.stride};
+  float row[kPanelOutputs];
+  for (uint64_t t = 0; t < keys; ++t) {
+    float* to = panels + t / kPanelOutputs * size * kPanelOutputs + t % kPanelOutputs;
+    for (uint64_t d = 0; d < size; d += kPanelOutputs) {
+      const uint64_t part = std::min(kPanelOutputs, size - d);
+      k.Load(t, d, part).Store(row);
+      for (uint64_t i = 0; i < part; ++i) to[(d + i) * kPanelOutputs] = row[i];
+    }
+  }
+  for (uint64_t t = keys; t < AlignUp(keys, kPanelOutputs); ++t) {
+    float* to = panels + t / kPanelOutputs * size * kPanelOutputs + t % kPanelOutputs;
+    for (uint64_t d = 0; d < size; ++d) to[d * kPanelOutputs] = 0;
+  }
+  std::fill_n(panels + AlignUp(keys, kPanelOutputs) * size, size * kPanelOutputs, 0.0F);
+  return LargestSquare<V>(
+      keys, size, [&](uint64_t t, uint64_t at, uint64_t count) { return k.Load(t, at, count); });
+}
+
+template <typename V, DataType kType>
+void MakeValuePanels(const KvSource& source, uint64_t keys, uint64_t size, float* panels) {
+  const KvRows<V, kType> v{source.data, source.stride};
+  for (uint64_t t = 0; t < keys; ++t) {
+    for (uint64_t d = 0; d < size; d += kPanelOutputs) {
+      const V values = v.Load(t, d, std::min(kPanelOutputs, size - d));
+      values.Store(panels + d * keys + t * kPanelOutputs);
+    }
+  }
+}
+
+// Calls body.operator()<type>() for the type of `source`.
+template <typename Body>
+auto WithKvType(const KvSource& source, const Body& body) {
+  switch (source.type) {
+    case DataType::kFloat16:
+      return body.template operator()<DataType::kFloat16>();
+    case DataType::kBfloat16:
+      return body.template operator()<DataType::kBfloat16>();
+    default:
+      return body.template operator()<DataType::kFloat32>();
+  }
+}
+
+template <typename V>
+float KeyPanels(const KvSource& k, uint64_t keys, uint64_t size, float* panels) {
+  return WithKvType(
+      k, [&]<DataType kType>() { return MakeKeyPanels<V, kType>(k, keys, size, panels); });
+}
+
+template <typename V>
+void ValuePanels(const KvSource& v, uint64_t keys, uint64_t size, float* panels) {
+  WithKvType(v, [&]<DataType kType>() { MakeValuePanels<V, kType>(v, keys, size, panels); });
 }
 
 // The keys [0, keys) but for those at the ends, in whole vectors, whose bias is lower than the
@@ -212,11 +251,10 @@ KeyRange WithinGap(const float* bias, uint64_t keys, float gap) {
 
 // The keys that queries [first, last) see, without those at the ends to which the bias leaves no
 // probability: two scores are at most 2 |q| |k| scale apart, and e^x is 0 below kExpLowest.
-template <typename V, DataType kType>
+template <typename V>
 KeyRange SeenKeys(const AttentionHeads& heads, uint64_t first, uint64_t last) {
   const KeyRange all{0, heads.Sees(last - 1)};
   if (heads.bias == nullptr) return all;
-  const KvRows<V, kType> k{heads.k, heads.k_stride};
   float q_square = 0;
   for (uint64_t h = 0; h < heads.heads; ++h) {
     const float* q = heads.q + h * heads.q_head_stride + first * heads.q_stride;
@@ -226,12 +264,10 @@ KeyRange SeenKeys(const AttentionHeads& heads, uint64_t first, uint64_t last) {
         });
     q_square = square > q_square || std::isnan(square) ? square : q_square;
   }
-  const float k_square = LargestSquare<V>(
-      all.end, heads.size,
-      [&](uint64_t row, uint64_t at, uint64_t count) { return k.Load(row, at, count); });
   // A NaN is a gap that no bias exceeds.
   const float gap =
-      2.001F * std::abs(heads.scale) * std::sqrt(q_square) * std::sqrt(k_square) - kExpLowest + 1;
+      2.001F * std::abs(heads.scale) * std::sqrt(q_square) * std::sqrt(heads.panels.key_square) -
+      kExpLowest + 1;
   const uint64_t biased_heads = heads.bias_head_stride == 0 ? 1 : heads.heads;
   const uint64_t biased_queries = heads.bias_stride == 0 ? 1 : last - first;
   KeyRange range{all.end, 0};
@@ -245,16 +281,11 @@ KeyRange SeenKeys(const AttentionHeads& heads, uint64_t first, uint64_t last) {
   return range;
 }
 
-template <typename V, DataType kType>
+template <typename V>
 void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
   constexpr uint64_t kColumns = V::kTilePanels * kPanelOutputs;  // keys or elements at a time
-  const KvRows<V, kType> k{heads.k, heads.k_stride};
-  const KvRows<V, kType> v{heads.v, heads.v_stride};
   // What the last query sees is enough for all.
-  const uint64_t keys = heads.Sees(last - 1);
-  const uint64_t stride = CeilDivide(keys, kColumns) * kColumns;  // of scores
-  const uint64_t longest = std::max(heads.size, keys);
-  const auto panels = std::make_unique_for_overwrite<float[]>(longest * kColumns);
+  const uint64_t stride = CeilDivide(heads.Sees(last - 1), kColumns) * kColumns;  // of scores
   const auto all_scores =
       std::make_unique_for_overwrite<float[]>(heads.heads * kAttentionBlock * stride);
   const auto normalize = std::make_unique_for_overwrite<float[]>(heads.heads * kAttentionBlock);
@@ -263,16 +294,13 @@ void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
   };
   for (uint64_t block = first; block < last; block += kAttentionBlock) {
     const uint64_t rows = std::min(kAttentionBlock, last - block);
-    const KeyRange seen = SeenKeys<V, kType>(heads, block, block + rows);
-    const uint64_t key_panel = heads.size * kPanelOutputs;
+    const KeyRange seen = SeenKeys<V>(heads, block, block + rows);
     for (uint64_t t = seen.begin; t < seen.end; t += kColumns) {
-      for (uint64_t p = 0; p < V::kTilePanels; ++p) {
-        KeyPanel(k, t + p * kPanelOutputs, seen.end, heads.size, panels.get() + p * key_panel);
-      }
+      const uint64_t columns = std::min(kColumns, AlignUp(seen.end - t, kPanelOutputs));
       for (uint64_t h = 0; h < heads.heads; ++h) {
-        TileRows<V>(panels.get(), key_panel, heads.size,
+        TileRows<V>(heads.panels.keys + t * heads.size, heads.size * kPanelOutputs, heads.size,
                     heads.q + h * heads.q_head_stride + block * heads.q_stride, heads.q_stride,
-                    Addend{}, Outputs{scores_of(h) + t - seen.begin, stride}, kColumns, rows);
+                    Addend{}, Outputs{scores_of(h) + t - seen.begin, stride}, columns, rows);
       }
     }
     for (uint64_t h = 0; h < heads.heads; ++h) {
@@ -287,16 +315,10 @@ void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
     }
     for (uint64_t d = 0; d < heads.size; d += kColumns) {
       const uint64_t columns = std::min(kColumns, heads.size - d);
-      const uint64_t value_panel = seen.size() * kPanelOutputs;
-      for (uint64_t at = 0; at < columns; at += kPanelOutputs) {
-        float* to = panels.get() + at * seen.size();
-        for (uint64_t t = seen.begin; t < seen.end; ++t, to += kPanelOutputs) {
-          v.Load(t, d + at, std::min(kPanelOutputs, columns - at)).Store(to);
-        }
-      }
+      const float* values = heads.panels.values + d * heads.keys + seen.begin * kPanelOutputs;
       for (uint64_t h = 0; h < heads.heads; ++h) {
         float* out = heads.out + h * heads.out_head_stride + block * heads.out_stride + d;
-        TileRows<V>(panels.get(), value_panel, seen.size(), scores_of(h), stride, Addend{},
+        TileRows<V>(values, heads.keys * kPanelOutputs, seen.size(), scores_of(h), stride, Addend{},
                     Outputs{out, heads.out_stride}, columns, rows);
         for (uint64_t row = 0; row < rows; ++row) {
           const V factor = V::Broadcast(normalize[h * kAttentionBlock + row]);
@@ -311,28 +333,18 @@ void ManyQueries(const AttentionHeads& heads, uint64_t first, uint64_t last) {
   }
 }
 
-template <typename V, DataType kType>
-void AttentionOfType(const AttentionHeads& heads, uint64_t first, uint64_t last) {
-  if (first == last) return;
-  if (last - first > kFewQueries) return ManyQueries<V, kType>(heads, first, last);
-  const auto scores = std::make_unique_for_overwrite<float[]>(heads.keys);
-  for (uint64_t h = 0; h < heads.heads; ++h) {
-    for (uint64_t query = first; query < last; ++query) {
-      OneQuery<V, kType>(heads, h, query, scores.get());
-    }
-  }
-}
-
 template <typename V>
 void Attention(const AttentionHeads& heads, uint64_t first, uint64_t last) {
-  switch (heads.kv_type) {
-    case DataType::kFloat16:
-      return AttentionOfType<V, DataType::kFloat16>(heads, first, last);
-    case DataType::kBfloat16:
-      return AttentionOfType<V, DataType::kBfloat16>(heads, first, last);
-    default:
-      return AttentionOfType<V, DataType::kFloat32>(heads, first, last);
-  }
+  if (first == last) return;
+  if (last - first > kFewQueries) return ManyQueries<V>(heads, first, last);
+  const auto scores = std::make_unique_for_overwrite<float[]>(heads.keys);
+  WithKvType(heads.k, [&]<DataType kType>() {
+    for (uint64_t h = 0; h < heads.heads; ++h) {
+      for (uint64_t query = first; query < last; ++query) {
+        OneQuery<V, kType>(heads, h, query, scores.get());
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -77,17 +77,16 @@ class AttentionTest : public ::testing::TestWithParam<TestedKernels> {
     head.scale = 0.2F;
     head.q_stride = size + 3;
     head.q_head_stride = queries * head.q_stride;
-    head.k_stride = size + 1;
-    head.v_stride = size + 5;
-    head.kv_type = options.kv_type;
+    head.k = {options.kv_type, nullptr, size + 1};
+    head.v = {options.kv_type, nullptr, size + 5};
     head.bias_stride = keys;
     head.bias_head_stride = queries * keys;
     head.out_stride = size + 2;
     head.out_head_stride = queries * head.out_stride;
     if (options.is_causal) head.first_sees = keys - std::min(keys - 1, queries - 1);
     const auto q = Random(rows * head.q_stride);
-    auto k = Random(keys * head.k_stride);
-    auto v = Random(keys * head.v_stride);
+    auto k = Random(keys * head.k.stride);
+    auto v = Random(keys * head.v.stride);
     std::vector<uint16_t> short_k;
     std::vector<uint16_t> short_v;
     if (options.kv_type != DataType::kFloat32) {
@@ -101,13 +100,19 @@ class AttentionTest : public ::testing::TestWithParam<TestedKernels> {
     constexpr float kUntouched = -77;
     std::vector<float> out((rows + 1) * head.out_stride, kUntouched);
     head.q = q.data();
-    head.k = short_k.empty() ? static_cast<const void*>(k.data()) : short_k.data();
-    head.v = short_v.empty() ? static_cast<const void*>(v.data()) : short_v.data();
+    head.k.data = short_k.empty() ? static_cast<const void*>(k.data()) : short_k.data();
+    head.v.data = short_v.empty() ? static_cast<const void*>(v.data()) : short_v.data();
+    std::vector<float> key_panels(KvPanels::KeyFloats(keys, size), NAN);
+    std::vector<float> value_panels(KvPanels::ValueFloats(keys, size), NAN);
+    const Kernels& kernels = *GetParam().kernels;
+    head.panels.key_square = kernels.key_panels(head.k, keys, size, key_panels.data());
+    kernels.value_panels(head.v, keys, size, value_panels.data());
+    head.panels.keys = key_panels.data();
+    head.panels.values = value_panels.data();
     head.bias = options.has_bias ? bias.data() : nullptr;
     head.out = out.data();
-    const AttentionKernel kernel = GetParam().kernels->attention;
-    kernel(head, 0, queries / 2);
-    kernel(head, queries / 2, queries);
+    kernels.attention(head, 0, queries / 2);
+    kernels.attention(head, queries / 2, queries);
 
     for (uint64_t s = 0; s < rows; ++s) {
       const uint64_t sees = head.Sees(s % queries);
@@ -116,7 +121,7 @@ class AttentionTest : public ::testing::TestWithParam<TestedKernels> {
       double most = -INFINITY;
       for (uint64_t t = 0; t < sees; ++t) {
         for (uint64_t d = 0; d < size; ++d) {
-          p[t] += double{q[s * head.q_stride + d]} * k[t * head.k_stride + d];
+          p[t] += double{q[s * head.q_stride + d]} * k[t * head.k.stride + d];
         }
         p[t] *= head.scale;
         if (options.has_bias) p[t] = static_cast<float>(p[t]) + bias[s * keys + t];
@@ -125,7 +130,7 @@ class AttentionTest : public ::testing::TestWithParam<TestedKernels> {
       for (double& value : p) sum += value = std::exp(value - most);
       for (uint64_t d = 0; d < size; ++d) {
         double expected = 0;
-        for (uint64_t t = 0; t < sees; ++t) expected += p[t] / sum * v[t * head.v_stride + d];
+        for (uint64_t t = 0; t < sees; ++t) expected += p[t] / sum * v[t * head.v.stride + d];
         ASSERT_NEAR(out[s * head.out_stride + d], expected, 2e-5)
             << queries << " queries " << keys << " keys " << size << " query " << s << " at " << d;
       }

@@ -22,4 +22,9 @@ const Kernels& KernelsFor(Isa isa) {
   return PortableKernels();
 }
 
+const Kernels& ActiveKernels() {
+  static const Kernels& kernels = KernelsFor(ActiveIsa());
+  return kernels;
+}
+
 }  // namespace tandem

@@ -16,6 +16,8 @@ struct Kernels {
   QuantizeKernel quantize;
   MatMulInt8Kernel matmul_int8;
   AttentionKernel attention;
+  KeyPanelsKernel key_panels;
+  ValuePanelsKernel value_panels;
   RmsNormKernel rms_norm;
   GateKernel gate;
   AddKernel add;
@@ -34,5 +36,8 @@ struct Kernels {
 
 // Those compiled for `isa`, which the CPU must have.
 const Kernels& KernelsFor(Isa isa);
+
+// Those of ActiveIsa().
+const Kernels& ActiveKernels();
 
 }  // namespace tandem

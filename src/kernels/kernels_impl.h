@@ -16,8 +16,9 @@ constexpr uint64_t kMostRows = 96;
 constexpr uint64_t kMostCodes = 192 * 1024;  // a part of an L2 cache
 
 template <typename V>
-constexpr Kernels kKernels{&MatMul<V>, &Quantize<V>, &MatMulInt8<V>, &Attention<V>, &RmsNorm<V>,
-                           &Gate<V>,   &Add<V>,      &Rotate<V>,     kMostRows,     kMostCodes};
+constexpr Kernels kKernels{&MatMul<V>,    &Quantize<V>,    &MatMulInt8<V>, &Attention<V>,
+                           &KeyPanels<V>, &ValuePanels<V>, &RmsNorm<V>,    &Gate<V>,
+                           &Add<V>,       &Rotate<V>,      kMostRows,      kMostCodes};
 
 }  // namespace
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "device/ops/attention_arguments.h"
 #include "device/parallel.h"
@@ -48,46 +49,113 @@ class Run {
     out_batch_stride_ = in_.heads * in_.queries * in_.size;
   }
 
-  // Rotates the queries, and brings past and new rows into the caches.
+  // Rotates the queries, brings past and new rows into the caches, and all rows into panels.
   void Prepare() {
-    if (in_.rotation.exists()) {
+    const bool rotates = in_.rotation.exists();
+    if (rotates) {
       rotated_ =
           std::make_unique_for_overwrite<float[]>(in_.batches * in_.heads * in_.queries * in_.size);
     }
-    if (!in_.has_caches && in_.rotation.exists()) {
+    if (!in_.has_caches && rotates) {
       rotated_keys_ = std::make_unique_for_overwrite<float[]>(in_.batches * in_.kv_heads[0] *
                                                               in_.keys * in_.size);
     }
-    const uint64_t q_tasks = in_.rotation.exists() ? in_.batches * in_.heads : 0;
+    if (HasPanels()) AllocatePanels();
+    const uint64_t q_tasks = rotates ? in_.batches * in_.heads : 0;
     const uint64_t k_tasks =
-        in_.has_caches || in_.rotation.exists() ? in_.batches * in_.kv_heads[0] : 0;
-    const uint64_t v_tasks = in_.has_caches ? in_.batches * in_.kv_heads[1] : 0;
+        in_.has_caches || rotates || HasPanels() ? in_.batches * in_.kv_heads[0] : 0;
+    const uint64_t v_tasks = in_.has_caches || HasPanels() ? in_.batches * in_.kv_heads[1] : 0;
     const uint64_t tasks = q_tasks + k_tasks + v_tasks;
     if (tasks == 0) return;
     const bool copies = in_.has_caches && in_.present[0].data != in_.past[0].data;
-    const uint64_t elements = (in_.queries + (copies ? in_.rows : 0)) * in_.size;
+    const uint64_t elements =
+        (in_.queries + (copies ? in_.rows : 0) + (HasPanels() ? in_.keys : 0)) * in_.size;
     ParallelRanges(tasks, CeilDivide(kSerialElements, elements + 1),
                    [&](uint64_t first, uint64_t last) {
                      for (uint64_t task = first; task < last; ++task) {
                        if (task < q_tasks) {
                          RotateQueries(task / in_.heads, task % in_.heads);
                        } else if (task < q_tasks + k_tasks) {
-                         AddRows(0, task - q_tasks);
+                         PrepareHead(0, task - q_tasks);
                        } else {
-                         AddRows(1, task - q_tasks - k_tasks);
+                         PrepareHead(1, task - q_tasks - k_tasks);
                        }
                      }
                    });
-    if (!in_.rotation.exists()) return;
+    if (!rotates) return;
     in_.q.data = rotated_.get();
     in_.q.token_stride = in_.size;
     in_.q.head_stride = in_.queries * in_.size;
     in_.q.batch_stride = in_.heads * in_.q.head_stride;
     if (in_.has_caches) return;
-    in_.kv[0].data = rotated_keys_.get();
-    in_.kv[0].token_stride = in_.size;
-    in_.kv[0].head_stride = in_.keys * in_.size;
-    in_.kv[0].batch_stride = in_.kv_heads[0] * in_.kv[0].head_stride;
+    in_.kv[0] = RotatedKeys();
+  }
+
+  Heads RotatedKeys() const {
+    Heads keys = in_.kv[0];
+    keys.data = rotated_keys_.get();
+    keys.token_stride = in_.size;
+    keys.head_stride = in_.keys * in_.size;
+    keys.batch_stride = in_.kv_heads[0] * keys.head_stride;
+    return keys;
+  }
+
+  bool HasPanels() const { return in_.queries > kFewQueries && in_.keys > 0; }
+
+  void AllocatePanels() {
+    const auto all = [&](size_t kind, uint64_t floats) {
+      return std::make_unique_for_overwrite<float[]>(in_.batches * in_.kv_heads[kind] * floats);
+    };
+    panels_[0] = all(0, KvPanels::KeyFloats(in_.keys, in_.size));
+    panels_[1] = all(1, KvPanels::ValueFloats(in_.keys, in_.size));
+    key_squares_.resize(in_.batches * in_.kv_heads[0]);
+  }
+
+  // One head of keys (`kind` 0) or values (1).
+  void PrepareHead(size_t kind, uint64_t head_of_all) {
+    const uint64_t batch = head_of_all / in_.kv_heads[kind];
+    const uint64_t head = head_of_all % in_.kv_heads[kind];
+    const bool rotates = kind == 0 && in_.rotation.exists();
+    if (in_.has_caches) {
+      AddRows(kind, head_of_all);
+    } else if (rotates) {
+      float* to = rotated_keys_.get() + head_of_all * in_.keys * in_.size;
+      for (uint64_t token = 0; token < in_.keys; ++token, to += in_.size) {
+        in_.rotation.Apply(in_.kv[0].Row(batch, head, token), batch * in_.keys + token,
+                           RotatedPosition(batch, token), in_.size, to);
+      }
+    }
+    if (!HasPanels()) return;
+    const KvSource source = Source(kind, batch, head);
+    if (kind == 0) {
+      key_squares_[head_of_all] =
+          ActiveKernels().key_panels(source, KeysOf(batch), in_.size, PanelsOf(0, head_of_all));
+    } else {
+      ActiveKernels().value_panels(source, KeysOf(batch), in_.size, PanelsOf(1, head_of_all));
+    }
+  }
+
+  // Where the rows of a head are, once they are prepared.
+  KvSource Source(size_t kind, uint64_t batch, uint64_t head) const {
+    if (!in_.has_caches) {
+      const bool is_rotated = kind == 0 && rotated_keys_;
+      const Heads rows = is_rotated ? RotatedKeys() : in_.kv[kind];
+      return {DataType::kFloat32, rows.Row(batch, head, 0), rows.token_stride};
+    }
+    const Tensor& present = in_.present[kind];
+    const uint64_t row = (batch * in_.kv_heads[kind] + head) * in_.rows;
+    return {present.type, present.data + row * in_.size * BitWidth(present.type) / 8, in_.size};
+  }
+
+  float* PanelsOf(size_t kind, uint64_t head_of_all) const {
+    const uint64_t floats = kind == 0 ? KvPanels::KeyFloats(in_.keys, in_.size)
+                                      : KvPanels::ValueFloats(in_.keys, in_.size);
+    return panels_[kind].get() + head_of_all * floats;
+  }
+
+  // Keys that the last query of a sequence sees.
+  uint64_t KeysOf(uint64_t batch) const {
+    return in_.is_causal ? std::min(in_.keys, in_.starts[batch] + in_.queries) : in_.keys;
   }
 
   void RotateQueries(uint64_t batch, uint64_t head) {
@@ -102,19 +170,11 @@ class Run {
     return in_.is_causal ? in_.starts[batch] + token : 0;
   }
 
-  // One head of keys (`kind` 0) or values (1): past rows, new rows, zeros.
+  // One head of the caches: past rows, new rows, zeros.
   void AddRows(size_t kind, uint64_t head_of_all) {
     const uint64_t batch = head_of_all / in_.kv_heads[kind];
     const uint64_t head = head_of_all % in_.kv_heads[kind];
     const bool rotates = kind == 0 && in_.rotation.exists();
-    if (!in_.has_caches) {
-      float* to = rotated_keys_.get() + head_of_all * in_.keys * in_.size;
-      for (uint64_t token = 0; token < in_.keys; ++token, to += in_.size) {
-        in_.rotation.Apply(in_.kv[0].Row(batch, head, token), batch * in_.keys + token,
-                           RotatedPosition(batch, token), in_.size, to);
-      }
-      return;
-    }
     const Tensor& present = in_.present[kind];
     const uint64_t row_bytes = in_.size * BitWidth(present.type) / 8;
     std::byte* to = present.data + head_of_all * in_.rows * row_bytes;
@@ -142,7 +202,6 @@ class Run {
   }
 
   void Attend() {
-    static const AttentionKernel kernel = KernelsFor(ActiveIsa()).attention;
     if (in_.keys == 0 || in_.queries == 0) {
       std::fill_n(out_, in_.batches * in_.heads * in_.queries * in_.size,
                   0.0F);  // a sum of nothing
@@ -160,8 +219,8 @@ class Run {
       for (uint64_t task = first; task < last; ++task) {
         const uint64_t head = task / blocks * group;  // of all batches
         const uint64_t query = task % blocks * kAttentionBlock;
-        kernel(HeadsFrom(head / in_.heads, head % in_.heads, group), query,
-               std::min(query + kAttentionBlock, in_.queries));
+        ActiveKernels().attention(HeadsFrom(head / in_.heads, head % in_.heads, group), query,
+                                  std::min(query + kAttentionBlock, in_.queries));
       }
     });
   }
@@ -170,24 +229,22 @@ class Run {
     AttentionHeads heads;
     heads.heads = count;
     heads.queries = in_.queries;
-    heads.keys = in_.is_causal ? std::min(in_.keys, in_.starts[batch] + in_.queries) : in_.keys;
+    heads.keys = KeysOf(batch);
     heads.first_sees = in_.is_causal ? in_.starts[batch] + 1 : 0;
     heads.size = in_.size;
     heads.scale = scale_;
     heads.q = in_.q.Row(batch, head, 0);
     heads.q_stride = in_.q.token_stride;
     heads.q_head_stride = in_.q.head_stride;
-    const auto rows_of = [&](size_t kind) -> const void* {
-      const uint64_t served = head / (in_.heads / in_.kv_heads[kind]);
-      if (!in_.has_caches) return in_.kv[kind].Row(batch, served, 0);
-      const uint64_t rows = (batch * in_.kv_heads[kind] + served) * in_.rows;
-      return in_.present[kind].data + rows * in_.size * BitWidth(in_.present[kind].type) / 8;
-    };
-    heads.k = rows_of(0);
-    heads.v = rows_of(1);
-    heads.k_stride = in_.has_caches ? in_.size : in_.kv[0].token_stride;
-    heads.v_stride = in_.has_caches ? in_.size : in_.kv[1].token_stride;
-    heads.kv_type = !in_.has_caches ? DataType::kFloat32 : in_.present[0].type;
+    const auto served = [&](size_t kind) { return head / (in_.heads / in_.kv_heads[kind]); };
+    heads.k = Source(0, batch, served(0));
+    heads.v = Source(1, batch, served(1));
+    if (HasPanels()) {
+      const uint64_t key_head = batch * in_.kv_heads[0] + served(0);
+      heads.panels.keys = PanelsOf(0, key_head);
+      heads.panels.values = PanelsOf(1, batch * in_.kv_heads[1] + served(1));
+      heads.panels.key_square = key_squares_[key_head];
+    }
     if (in_.bias) {
       const uint64_t row = (batch * in_.heads + head) * in_.queries;
       heads.bias = in_.bias->Row(row);
@@ -207,6 +264,8 @@ class Run {
   float scale_;
   std::unique_ptr<float[]> rotated_;
   std::unique_ptr<float[]> rotated_keys_;
+  std::unique_ptr<float[]> panels_[2];  // KvPanels of each head of keys and of values
+  std::vector<float> key_squares_;
   float* out_ = nullptr;
   uint64_t out_token_stride_ = 0;
   uint64_t out_head_stride_ = 0;

@@ -8,11 +8,6 @@
 namespace tandem {
 namespace {
 
-const Kernels& ActiveKernels() {
-  static const Kernels& kernels = KernelsFor(ActiveIsa());
-  return kernels;
-}
-
 // Panels are computed by twos: with many rows, the kernels take two at a time.
 constexpr uint64_t kPair = 2;
 

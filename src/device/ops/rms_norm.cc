@@ -37,7 +37,7 @@ std::shared_ptr<ov::Node> RmsNorm::clone_with_new_inputs(const ov::OutputVector&
 }
 
 bool RmsNorm::evaluate(ov::TensorVector& outputs, const ov::TensorVector& inputs) const {
-  static const RmsNormKernel kernel = KernelsFor(ActiveIsa()).rms_norm;
+  const RmsNormKernel kernel = ActiveKernels().rms_norm;
   outputs[0].set_shape(inputs[0].get_shape());
   const size_t size = inputs[1].get_size();
   const auto* x = inputs[0].data<const float>();
