@@ -253,6 +253,23 @@ TEST(CachedAttention, Appends) {
   Case{.is_packed = false}.Check();
 }
 
+// So much that it is copied past the cache.
+TEST(CachedAttention, AppendsToALongPast) {
+  for (uint64_t tokens : {1, 3}) {
+    const auto end = static_cast<int32_t>(1100 + tokens);
+    Case{.size = 64, .tokens = tokens, .ends = {end}, .past_rows = 1100}.Check();
+    Case{.size = 64,
+         .tokens = tokens,
+         .ends = {end - 9, 400},
+         .past_rows = 1100,
+         .pairs = 8,
+         .positions = 2048}
+        .Check();
+  }
+  Case half{.size = 64, .ends = {1201}, .past_rows = 1200, .type = DataType::kFloat16};
+  half.Check(5e-3);
+}
+
 TEST(CachedAttention, ChangesInPlace) {
   Case{.past_rows = 20, .is_in_place = true}.Check();
   Case{.tokens = 3, .ends = {20}, .past_rows = 20, .is_in_place = true}.Check();

@@ -9,6 +9,8 @@ namespace tandem {
 
 // More queries than these read keys and values from panels.
 constexpr uint64_t kFewQueries = 4;
+// Keys whose scores a few queries add up together.
+constexpr uint64_t kKeysTogether = 4;
 
 // Keys and values of a head in f32, made once for all blocks of queries:
 //
@@ -56,7 +58,13 @@ struct AttentionHeads {
   uint64_t q_stride = 0;  // from query to query
   uint64_t q_head_stride = 0;
   KvSource k;
-  KvSource v;                     // of the type of k
+  KvSource v;  // of the type of k
+  // The same rows of the first `past_keys` keys once more, read in place of those above by a few
+  // queries: k and v may not be in the cache. A multiple of kKeysTogether changes no bit of a
+  // result.
+  KvSource past_k;
+  KvSource past_v;
+  uint64_t past_keys = 0;
   KvPanels panels;                // of k and v; only for more than kFewQueries
   const float* bias = nullptr;    // null: none
   uint64_t bias_stride = 0;       // 0: one row for all queries

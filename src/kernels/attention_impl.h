@@ -92,29 +92,47 @@ void FourScores(const float* q, const KvRows<V, kType>& k, uint64_t t, uint64_t 
   Sums(sums, scores + t);
 }
 
+// Rows of keys or values in two places: the first `split` in one, the others in another.
+template <typename V, DataType kType>
+struct SplitRows {
+  KvRows<V, kType> first;
+  KvRows<V, kType> rest;
+  uint64_t split;
+
+  // Calls body(rows, begin, end) for the parts of [0, keys).
+  template <typename Body>
+  void ForParts(uint64_t keys, const Body& body) const {
+    const uint64_t middle = std::min(split, keys);
+    if (middle > 0) body(first, uint64_t{0}, middle);
+    if (middle < keys) body(rest, middle, keys);
+  }
+};
+
 // out[at ..) = normalize * sum over t of p[t] v[t], for kParts times 16 elements, the last of
 // which has `last` elements only.
 template <typename V, DataType kType, int kParts>
-void MixValues(const float* p, const KvRows<V, kType>& v, uint64_t keys, uint64_t at, uint64_t last,
-               float normalize, float* out) {
+void MixValues(const float* p, const SplitRows<V, kType>& values, uint64_t keys, uint64_t at,
+               uint64_t last, float normalize, float* out) {
   // Even and odd keys apart: two additions can be under way in each part.
   V sums[2][kParts];
   for (auto& half : sums) {
     for (V& sum : half) sum = V::Zero();
   }
-  const auto add = [&](V(&half)[kParts], uint64_t t) {
-    const V weight = V::Broadcast(p[t]);
-    for (uint64_t i = 0; i < kParts; ++i) {
-      const uint64_t count = i + 1 == kParts ? last : kPanelOutputs;
-      half[i] = MulAdd(weight, v.Load(t, at + i * kPanelOutputs, count), half[i]);
+  values.ForParts(keys, [&](const KvRows<V, kType>& v, uint64_t begin, uint64_t end) {
+    const auto add = [&](V(&half)[kParts], uint64_t t) {
+      const V weight = V::Broadcast(p[t]);
+      for (uint64_t i = 0; i < kParts; ++i) {
+        const uint64_t count = i + 1 == kParts ? last : kPanelOutputs;
+        half[i] = MulAdd(weight, v.Load(t, at + i * kPanelOutputs, count), half[i]);
+      }
+    };
+    uint64_t t = begin;
+    for (; t + 2 <= end; t += 2) {
+      add(sums[0], t);
+      add(sums[1], t + 1);
     }
-  };
-  uint64_t t = 0;
-  for (; t + 2 <= keys; t += 2) {
-    add(sums[0], t);
-    add(sums[1], t + 1);
-  }
-  if (t < keys) add(sums[0], t);
+    if (t < end) add(sums[0], t);
+  });
   for (uint64_t i = 0; i < kParts; ++i) {
     const uint64_t count = i + 1 == kParts ? last : kPanelOutputs;
     StorePart((sums[0][i] + sums[1][i]) * V::Broadcast(normalize), out + at + i * kPanelOutputs,
@@ -124,21 +142,28 @@ void MixValues(const float* p, const KvRows<V, kType>& v, uint64_t keys, uint64_
 
 template <typename V, DataType kType>
 void OneQuery(const AttentionHeads& heads, uint64_t h, uint64_t query, float* scores) {
+  const auto split = [&](const KvSource& past, const KvSource& all) {
+    return SplitRows<V, kType>{{past.data, past.stride}, {all.data, all.stride}, heads.past_keys};
+  };
   const float* q = heads.q + h * heads.q_head_stride + query * heads.q_stride;
-  const KvRows<V, kType> k{heads.k.data, heads.k.stride};
-  const KvRows<V, kType> v{heads.v.data, heads.v.stride};
   const uint64_t keys = heads.Sees(query);
-  uint64_t t = 0;
-  for (; t + 4 <= keys; t += 4) FourScores(q, k, t, heads.size, scores);
-  for (; t < keys; ++t) {
-    V sum = V::Zero();
-    for (uint64_t d = 0; d < heads.size; d += kPanelOutputs) {
-      const uint64_t part = std::min(kPanelOutputs, heads.size - d);
-      sum = MulAdd(LoadPart<V>(q + d, part), k.Load(t, d, part), sum);
-    }
-    scores[t] = Sum(sum);
-  }
+  split(heads.past_k, heads.k)
+      .ForParts(keys, [&](const KvRows<V, kType>& k, uint64_t begin, uint64_t end) {
+        uint64_t t = begin;
+        for (; t + kKeysTogether <= end; t += kKeysTogether) {
+          FourScores(q, k, t, heads.size, scores);
+        }
+        for (; t < end; ++t) {
+          V sum = V::Zero();
+          for (uint64_t d = 0; d < heads.size; d += kPanelOutputs) {
+            const uint64_t part = std::min(kPanelOutputs, heads.size - d);
+            sum = MulAdd(LoadPart<V>(q + d, part), k.Load(t, d, part), sum);
+          }
+          scores[t] = Sum(sum);
+        }
+      });
   const float normalize = Softmax<V>(scores, keys, heads.scale, heads.Bias(h, query));
+  const SplitRows<V, kType> v = split(heads.past_v, heads.v);
   float* out = heads.out + h * heads.out_head_stride + query * heads.out_stride;
   constexpr uint64_t kWide = 4 * kPanelOutputs;
   uint64_t d = 0;

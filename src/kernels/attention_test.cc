@@ -29,6 +29,7 @@ class AttentionTest : public ::testing::TestWithParam<TestedKernels> {
     bool is_causal = false;
     uint64_t window = 0;  // keys that the bias leaves to a query; 0: all
     uint64_t heads = 1;
+    uint64_t past_keys = 0;  // in memory of their own
     DataType kv_type = DataType::kFloat32;
   };
 
@@ -111,8 +112,20 @@ class AttentionTest : public ::testing::TestWithParam<TestedKernels> {
     head.panels.values = value_panels.data();
     head.bias = options.has_bias ? bias.data() : nullptr;
     head.out = out.data();
+    // Some keys are elsewhere.
+    const std::vector<float> past_k = k;
+    const std::vector<float> past_v = v;
+    if (options.past_keys > 0) {
+      head.past_keys = options.past_keys;
+      head.past_k = {options.kv_type, past_k.data(), head.k.stride};
+      head.past_v = {options.kv_type, past_v.data(), head.v.stride};
+      std::fill_n(k.begin(), options.past_keys * head.k.stride, NAN);
+      std::fill_n(v.begin(), options.past_keys * head.v.stride, NAN);
+    }
     kernels.attention(head, 0, queries / 2);
     kernels.attention(head, queries / 2, queries);
+    k = past_k;
+    v = past_v;
 
     for (uint64_t s = 0; s < rows; ++s) {
       const uint64_t sees = head.Sees(s % queries);
@@ -171,6 +184,15 @@ TEST_P(AttentionTest, KeysThatTheBiasMasks) {
       for (uint64_t window : {1, 16, 100}) {
         ExpectExact(queries, keys, 32, {.has_bias = true, .window = window, .heads = 2});
       }
+    }
+  }
+}
+
+TEST_P(AttentionTest, AFewQueriesReadThePastWhereItIs) {
+  for (uint64_t queries : {1, 3}) {
+    for (uint64_t past : {1, 16, 37, 39}) {
+      ExpectExact(queries, 40, 64, {.is_causal = true, .heads = 2, .past_keys = past});
+      ExpectExact(queries, 40, 72, {.has_bias = true, .past_keys = past});
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "device/ops/attention_arguments.h"
 #include "device/parallel.h"
 #include "kernels/kernels.h"
+#include "kernels/stream_copy.h"
 
 namespace tandem {
 namespace {
@@ -147,6 +148,24 @@ class Run {
     return {present.type, present.data + row * in_.size * BitWidth(present.type) / 8, in_.size};
   }
 
+  // Whether the past is copied for the next run only: this one reads it where it is. A small one is
+  // still in the cache then.
+  bool Streams() const {
+    constexpr uint64_t kLeastBytes = 256 * 1024;
+    if (!in_.has_caches || HasPanels() || in_.present[0].data == in_.past[0].data ||
+        in_.present[1].data == in_.past[1].data) {
+      return false;
+    }
+    const uint64_t rows = in_.batches * (in_.kv_heads[0] + in_.kv_heads[1]) * in_.past_rows;
+    return rows * in_.size * BitWidth(in_.present[0].type) / 8 >= kLeastBytes;
+  }
+
+  KvSource Past(size_t kind, uint64_t batch, uint64_t head) const {
+    const Tensor& past = in_.past[kind];
+    const uint64_t row = (batch * in_.kv_heads[kind] + head) * in_.past_rows;
+    return {past.type, past.data + row * in_.size * BitWidth(past.type) / 8, in_.size};
+  }
+
   float* PanelsOf(size_t kind, uint64_t head_of_all) const {
     const uint64_t floats = kind == 0 ? KvPanels::KeyFloats(in_.keys, in_.size)
                                       : KvPanels::ValueFloats(in_.keys, in_.size);
@@ -183,7 +202,11 @@ class Run {
     if (present.data != in_.past[kind].data) {
       if (start > 0) {
         const std::byte* past = in_.past[kind].data + head_of_all * in_.past_rows * row_bytes;
-        std::memcpy(to, past, start * row_bytes);
+        if (Streams()) {
+          StreamCopy(past, to, start * row_bytes);
+        } else {
+          std::memcpy(to, past, start * row_bytes);
+        }
       }
       std::memset(to + (start + tokens) * row_bytes, 0, (in_.rows - start - tokens) * row_bytes);
     }
@@ -239,6 +262,11 @@ class Run {
     const auto served = [&](size_t kind) { return head / (in_.heads / in_.kv_heads[kind]); };
     heads.k = Source(0, batch, served(0));
     heads.v = Source(1, batch, served(1));
+    if (Streams()) {
+      heads.past_k = Past(0, batch, served(0));
+      heads.past_v = Past(1, batch, served(1));
+      heads.past_keys = in_.starts[batch] / kKeysTogether * kKeysTogether;
+    }
     if (HasPanels()) {
       const uint64_t key_head = batch * in_.kv_heads[0] + served(0);
       heads.panels.keys = PanelsOf(0, key_head);
