@@ -158,5 +158,11 @@ def _ort_argument(argument):
 
 
 def _openvino_argument(port):
-    shape = [size.get_length() if size.is_static else None for size in port.partial_shape]
-    return port.any_name, port.element_type.to_dtype(), shape
+    return port.any_name, port.element_type.to_dtype(), [_openvino_size(size) for size in port.partial_shape]
+
+
+def _openvino_size(size):
+    """None if dynamic; the upper bound if there is one: OpenVINO gives 0..1 for a single row that a Slice takes."""
+    if size.is_static:
+        return size.get_length()
+    return size.max_length if 0 < size.max_length < 2**31 else None

@@ -205,28 +205,29 @@ void TileRows(const float* panels, uint64_t panel_stride, uint64_t inputs, const
   }
 }
 
-// One panel of f32 times a few rows of x, which are not worth a copy of the panel.
-template <typename V>
-void StraightRows(const PackedMatrix& w, uint64_t panel, const float* x, uint64_t m, Addend addend,
-                  Outputs y) {
-  TileRows<V>(reinterpret_cast<const float*>(w.panel(panel)), 0, w.k(), x, w.k(), addend, y,
-              ColumnsOf(w, panel), m);
-}
-
-// `panels` panels, 1 or V::kTilePanels, times m rows of x.
+// `panels` panels, 1 or V::kTilePanels, times m rows of x. Panels of f32 are as the tiles read
+// them.
 template <typename V, Layout kLayout>
 void ManyRows(const PackedMatrix& w, uint64_t panel, uint64_t panels, const float* x, uint64_t m,
               Addend addend, Outputs y) {
-  constexpr uint64_t kInputs = kChunkInputs / V::kTilePanels;
+  constexpr bool kIsStraight = kLayout == Layout::kF32;
+  constexpr uint64_t kInputs = (kIsStraight ? 2 : 1) * kChunkInputs / V::kTilePanels;
   constexpr uint64_t kPanelFloats = kInputs * kPanelOutputs;
-  alignas(64) float buffer[kChunkInputs * kPanelOutputs];
+  alignas(64) float buffer[kIsStraight ? 1 : kChunkInputs * kPanelOutputs];
   const uint64_t columns = std::min(panels * kPanelOutputs, w.n() - panel * kPanelOutputs);
   for (uint64_t begin = 0; begin < w.k(); begin += kInputs) {
     const uint64_t end = std::min(w.k(), begin + kInputs);
-    for (uint64_t p = 0; p < panels; ++p) {
-      DequantizeChunk<V, kLayout>(w, panel + p, begin, end, buffer + p * kPanelFloats);
+    const float* chunk = buffer;
+    uint64_t stride = kPanelFloats;
+    if constexpr (kIsStraight) {
+      chunk = reinterpret_cast<const float*>(w.panel(panel)) + begin * kPanelOutputs;
+      stride = static_cast<uint64_t>(w.panel(1) - w.panel(0)) / sizeof(float);
+    } else {
+      for (uint64_t p = 0; p < panels; ++p) {
+        DequantizeChunk<V, kLayout>(w, panel + p, begin, end, buffer + p * kPanelFloats);
+      }
     }
-    TileRows<V>(buffer, kPanelFloats, end - begin, x + begin, w.k(), addend, y, columns, m);
+    TileRows<V>(chunk, stride, end - begin, x + begin, w.k(), addend, y, columns, m);
     addend = {y.data, y.stride};
   }
 }
@@ -238,7 +239,6 @@ void MatMulLayout(const PackedMatrix& w, const float* x, uint64_t m, Addend adde
                                        &FewRows<V, kLayout, 3>, &FewRows<V, kLayout, 4>};
   static_assert(kFewRows.size() == kManyRows - 1);
   if (m == 0) return;
-  const bool is_straight = kLayout == Layout::kF32 && m <= V::kTileRows;
   for (uint64_t panel = range.first; panel < range.last;) {
     const uint64_t n = (panel - range.first) * kPanelOutputs;
     const Addend from = addend.From(0, n);
@@ -246,8 +246,6 @@ void MatMulLayout(const PackedMatrix& w, const float* x, uint64_t m, Addend adde
     uint64_t panels = 1;
     if (m < kManyRows) {
       kFewRows[m - 1](w, panel, x, from, to);
-    } else if (is_straight) {
-      StraightRows<V>(w, panel, x, m, from, to);
     } else {
       if (range.last - panel >= V::kTilePanels) panels = V::kTilePanels;
       ManyRows<V, kLayout>(w, panel, panels, x, m, from, to);
