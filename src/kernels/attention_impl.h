@@ -242,13 +242,13 @@ auto WithKvType(const KvSource& source, const Body& body) {
 
 template <typename V>
 float KeyPanels(const KvSource& k, uint64_t keys, uint64_t size, float* panels) {
-  return WithKvType(
-      k, [&]<DataType kType>() { return MakeKeyPanels<V, kType>(k, keys, size, panels); });
+  return WithKvType(k,
+                    [&]<DataType kType> { return MakeKeyPanels<V, kType>(k, keys, size, panels); });
 }
 
 template <typename V>
 void ValuePanels(const KvSource& v, uint64_t keys, uint64_t size, float* panels) {
-  WithKvType(v, [&]<DataType kType>() { MakeValuePanels<V, kType>(v, keys, size, panels); });
+  WithKvType(v, [&]<DataType kType> { MakeValuePanels<V, kType>(v, keys, size, panels); });
 }
 
 // The keys [0, keys) but for those at the ends, in whole vectors, whose bias is lower than the
@@ -363,7 +363,7 @@ void Attention(const AttentionHeads& heads, uint64_t first, uint64_t last) {
   if (first == last) return;
   if (last - first > kFewQueries) return ManyQueries<V>(heads, first, last);
   const auto scores = std::make_unique_for_overwrite<float[]>(heads.keys);
-  WithKvType(heads.k, [&]<DataType kType>() {
+  WithKvType(heads.k, [&]<DataType kType> {
     for (uint64_t h = 0; h < heads.heads; ++h) {
       for (uint64_t query = first; query < last; ++query) {
         OneQuery<V, kType>(heads, h, query, scores.get());

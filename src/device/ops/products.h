@@ -14,14 +14,13 @@ namespace tandem {
 // A product while it is computed: y [rows][n] = x * w + addends.
 class Product {
  public:
-  Product(const PackedMatrix& w, ov::Shape shape)
-      : w_(&w), shape_(std::move(shape)), result_(shape_) {}
+  Product(const PackedMatrix& w, const ov::Shape& shape) : w_(&w), shape_(shape), result_(shape) {}
 
   const PackedMatrix& w() const { return *w_; }
   // Of x * w; and with the addends, over which it may repeat.
   const ov::Shape& shape() const { return shape_; }
   const ov::Shape& result() const { return result_; }
-  void Repeat(ov::Shape result) { result_ = std::move(result); }
+  void Repeat(const ov::Shape& result) { result_ = result; }
   bool repeats() const { return result_ != shape_; }
 
   // Adds what broadcasts to shape().

@@ -103,7 +103,7 @@ std::vector<Product> SharedMatMul::MakeProducts(const ov::TensorVector& inputs) 
     }
     ov::Shape shape = inputs.front().get_shape();
     shape.back() = form.packed->n();
-    made.emplace_back(*form.packed, std::move(shape));
+    made.emplace_back(*form.packed, shape);
   }
   for (size_t i = 0; i < settings_.addends.size(); ++i) {
     Product& product = made[static_cast<size_t>(settings_.addends[i])];
