@@ -7,11 +7,12 @@ WHEEL := build/stamps/wheel
 PEERS := build/stamps/peers
 OLDEST := PYTHONPATH=build/oldest-onnxruntime
 
-.PHONY: help setup build wheel test test-unit test-e2e test-conformance demo peers bench bench-llm lint format asan tsan clean
+.PHONY: help setup build wheel test test-full test-unit test-e2e test-conformance test-models demo peers bench bench-llm lint format asan tsan clean
 
 help:
 	@echo 'make demo    run SmolLM2 on Tandem and on ONNX Runtime CPU, side by side'
 	@echo 'make test    unit tests, end-to-end tests on the newest and the oldest ONNX Runtime, and the tests of the onnx package'
+	@echo 'make test-full  the same, and real models from packages'
 	@echo 'make bench   memory and speed of the pair of prefill and decode beside its peers, and from a bundle'
 	@echo 'make bench-llm  speed of an LLM beside ORT GenAI, OpenVINO GenAI, llama.cpp and others'
 	@echo 'make wheel   the Python wheel, in build/wheel'
@@ -35,6 +36,8 @@ wheel: build
 
 test: test-unit test-e2e test-conformance
 
+test-full: test test-models
+
 test-unit: build
 	@ctest --preset release
 
@@ -44,6 +47,9 @@ test-e2e: wheel
 
 test-conformance: wheel
 	@$(VENV)/python -m pytest tests/conformance --junitxml=build/test-results/conformance.xml
+
+test-models: wheel
+	@$(VENV)/python -m pytest tests/models -s --junitxml=build/test-results/models.xml
 
 demo: wheel
 	@$(VENV)/python examples/smollm2/demo.py build/smollm2

@@ -1,6 +1,12 @@
 """docs/conformance.md, from the record in docs/conformance.json."""
 
-from verdicts import ALL, NO_SESSION, NONE, PART
+import json
+import pathlib
+
+from verdicts import ALL, NO_SESSION, NONE, PART, write
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+RECORD, DOCUMENT = DOCS / "conformance.json", DOCS / "conformance.md"
 
 _HEAD = """\
 # Conformance
@@ -48,12 +54,19 @@ _LISTS = {
 }
 
 
+def rewrite(record):
+    """Writes both files."""
+    write(RECORD, record)
+    DOCUMENT.write_text(render(json.loads(RECORD.read_text())))
+
+
 def render(record):
     parts = [_HEAD.format(**record, **record["versions"])]
     for key, (title, note) in _LISTS.items():
         names = ",\n".join(f"`{name}`" for name in record["lists"][key])
         if names:
             parts.append("\n\n".join(part for part in (f"## {title}", note, names) if part) + "\n")
+    parts.append(_models(record))
     parts.append(_declined(record))
     parts.append(_operators(record))
     return "\n".join(parts)
@@ -76,6 +89,23 @@ def _declined(record):
         "| reason | cases | operators |",
         "|---|---|---|",
         *(f"| {reason} | {len(cases)} | {', '.join(sorted(operators))} |" for reason, (cases, operators) in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _models(record):
+    ways = list(next(iter(record["real_models"].values())))[1:]
+    lines = [
+        "## Real models",
+        "",
+        f"{record['real_models_passed']} of {record['real_models_total']} models in packages of the registries "
+        "(`tests/models`) compute what",
+        "they do on ONNX Runtime's CPU provider: in each of these ways, or in all that ONNX Runtime itself can go. How",
+        "many of the nodes are Tandem's; of a compiled model, the nodes that are left of it. `make test-models` runs them.",
+        "",
+        f"| model | | {' | '.join(ways)} |",
+        f"|---|---|{'---|' * len(ways)}",
+        *(f"| {name} | {' | '.join(row.values())} |" for name, row in record["real_models"].items()),
     ]
     return "\n".join(lines) + "\n"
 

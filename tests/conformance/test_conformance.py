@@ -3,17 +3,14 @@
 import importlib.metadata
 import json
 import os
-import pathlib
 
 import pytest
 from cases import load_cases
-from document import render
+from document import DOCUMENT, RECORD, render, rewrite
 from pool import run_jobs
-from verdicts import judge, record, recorded, write
+from verdicts import judge, record, recorded
 from worker import CRASH, Result, serve
 
-DOCS = pathlib.Path(__file__).parents[2] / "docs"
-RECORD, DOCUMENT = DOCS / "conformance.json", DOCS / "conformance.md"
 TIME_LIMIT = 600  # for one case on one provider, in seconds: for a machine that has other things to do
 VERSIONS = {name: importlib.metadata.version(name) for name in ("onnx", "onnxruntime", "openvino")}
 CASES = load_cases()
@@ -34,8 +31,9 @@ def verdicts(request):
     results = run_jobs(jobs, serve, lambda reason: Result(CRASH, reason), processes, TIME_LIMIT)
     found = {name: judge(results[name, False], results[name, True]) for name in names}
     if "TANDEM_UPDATE_DOCS" in os.environ and names == CASES.keys():
-        write(RECORD, record(CASES, found, VERSIONS))
-        DOCUMENT.write_text(render(json.loads(RECORD.read_text())))
+        before = json.loads(RECORD.read_text())
+        models = {key: value for key, value in before.items() if key.startswith("real_models")}  # of tests/models
+        rewrite(record(CASES, found, VERSIONS) | models)
     return found
 
 

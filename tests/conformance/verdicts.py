@@ -107,7 +107,7 @@ def write(file, document):
     """As JSON, with a line for each operator and each exception."""
     lines = []
     for key, value in document.items():
-        if key in ("operators", "exceptions", "lists"):
+        if key in ("operators", "exceptions", "lists", "real_models"):
             entries = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in value.items())
             lines.append(f" {json.dumps(key)}: {{\n{entries}\n }}")
         else:
