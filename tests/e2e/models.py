@@ -13,10 +13,13 @@ DATA_FILE = "weights.data"
 
 
 class Model:
-    """A model under construction. Methods that make a value return its name, so that calls nest."""
+    """A model under construction. Methods that make a value return its name, so that calls nest.
 
-    def __init__(self, opset=OPSET):
-        self._opset = opset
+    `scope` begins the names that it makes: those of a body must not be those of the graph around it.
+    """
+
+    def __init__(self, opset=OPSET, scope=""):
+        self._opset, self.scope = opset, scope
         self._inputs, self._outputs, self._nodes, self._initializers = [], [], [], []
         self._made = 0
 
@@ -67,7 +70,7 @@ class Model:
 
     def _name(self, prefix):
         self._made += 1
-        return f"{prefix}_{self._made}"
+        return f"{self.scope}{prefix}_{self._made}"
 
 
 def consecutive(proto, file=DATA_FILE, alignment=64):
