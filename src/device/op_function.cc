@@ -120,8 +120,7 @@ class OpRequest final : public Request {
   void SetInput(size_t input, const Tensor& tensor) override {
     const size_t place = inputs_->places[input];
     if (place == OvInputs::kUnused) return;
-    inputs_->CheckFits(input, tensor);
-    tensors_[place] = ViewAsOv(tensor);
+    tensors_[place] = ViewAsOv(inputs_->Fitted(input, tensor));
   }
 
   void SetOutput(size_t output, const Tensor& tensor) override {

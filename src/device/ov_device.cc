@@ -142,9 +142,9 @@ class OvRequest final : public Request {
   void SetInput(size_t input, const Tensor& tensor) override {
     const size_t place = inputs_->places[input];
     if (place == OvInputs::kUnused) return;
-    inputs_->CheckFits(input, tensor);
+    const Tensor fitted = inputs_->Fitted(input, tensor);
     Guarded(ErrorCode::kDevice, Concat("input '", inputs_->ports[input].name, "'"),
-            [&] { request_.set_input_tensor(place, ViewAsOv(tensor)); });
+            [&] { request_.set_input_tensor(place, ViewAsOv(fitted)); });
   }
 
   void SetOutput(size_t output, const Tensor& tensor) override {

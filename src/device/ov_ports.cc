@@ -32,13 +32,14 @@ OvInputs::OvInputs(const std::vector<std::string>& names,
   }
 }
 
-void OvInputs::CheckFits(size_t input, const Tensor& tensor) const {
+Tensor OvInputs::Fitted(size_t input, Tensor tensor) const {
   const Port& port = ports[input];
+  if (port.shape.empty() && ElementCount(tensor.shape) == 1) tensor.shape.clear();
   bool fits = port.type == tensor.type && port.shape.size() == tensor.shape.size();
   for (size_t i = 0; fits && i < port.shape.size(); ++i) {
     fits = port.shape[i] < 0 || port.shape[i] == tensor.shape[i];
   }
-  if (fits) return;
+  if (fits) return tensor;
   throw Error(ErrorCode::kInvalidArgument,
               Concat("input '", port.name, "': found ", Name(tensor.type), ShapeText(tensor.shape),
                      ", expected ", Name(port.type), ShapeText(port.shape)));

@@ -19,8 +19,9 @@ struct OvInputs {
   OvInputs(const std::vector<std::string>& names,
            const std::vector<ov::Output<const ov::Node>>& found);
 
-  // Throws Error(kInvalidArgument) when the tensor is not what input `input` takes.
-  void CheckFits(size_t input, const Tensor& tensor) const;
+  // The tensor in the shape that input `input` takes: ONNX Runtime lets one element of any rank
+  // pass for a scalar. Throws Error(kInvalidArgument) when it does not fit.
+  Tensor Fitted(size_t input, Tensor tensor) const;
 };
 
 // Throws Error(kInternal) when the numbers differ.

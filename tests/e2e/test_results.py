@@ -7,6 +7,7 @@ from models import MICROSOFT, Model, chain, lookup, matrix, product, tied
 from sessions import ORT_VERSION, assert_close, run, tandem_session
 
 ROWS, COLUMNS = 96, 80
+KNOWS_SCALARS = ORT_VERSION >= (1, 24)  # from values of unknown rank, which are left to the CPU provider
 
 
 def test_matmul(assert_same_as_cpu, rng):
@@ -224,7 +225,25 @@ def test_scalars(assert_same_as_cpu, rng):
     scaled = model.add("Mul", model.input("x", ["batch", 8]), model.input("factor", []))
     model.output(scaled).output(model.add("ReduceSum", scaled, keepdims=0))
     feeds = {"x": matrix(rng, 3, 8), "factor": np.array(2.5, np.float32)}
-    assert_same_as_cpu(model, feeds, whole=ORT_VERSION >= (1, 24))
+    assert_same_as_cpu(model, feeds, whole=KNOWS_SCALARS)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_one_element_passes_for_a_scalar(assert_same_as_cpu, rng, shape):
+    model = Model()
+    x, factor = model.input("x", ["batch", 5]), model.input("factor", [])
+    model.output(model.add("Mul", x, factor), ["batch", 5])
+    feeds = {"x": rng.standard_normal((3, 5), np.float32), "factor": np.full(shape, 2.5, np.float32)}
+    assert_same_as_cpu(model, feeds, whole=KNOWS_SCALARS)
+
+
+@pytest.mark.skipif(not KNOWS_SCALARS, reason="the node is left to the CPU provider")
+def test_several_elements_are_no_scalar(rng):
+    model = Model()
+    x, factor = model.input("x", ["batch", 5]), model.input("factor", [])
+    model.output(model.add("Mul", x, factor), ["batch", 5])
+    with pytest.raises(Exception, match=r"input 'factor': found f32\[5\], expected f32\[\]"):
+        run(tandem_session(model), x=rng.standard_normal((3, 5), np.float32), factor=np.ones(5, np.float32))
 
 
 def test_dynamic_batch(assert_same_as_cpu, rng):
