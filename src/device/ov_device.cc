@@ -248,6 +248,13 @@ struct OpenVino::State {
 // graph of its own. Without them the layer of a small LLM takes 1.8 MiB less, and runs as fast.
 const ov::AnyMap::value_type kWithoutSnippets{"SNIPPETS_MODE", "DISABLE"};
 
+// The CPU plugin keeps what it generated for each operator and shape that it met, 5000 of each kind
+// of operator: without end, for who has another shape each time. Here it keeps some shapes' worth.
+ov::AnyMap::value_type KeptShapes(const ov::Model& model) {
+  constexpr size_t kShapes = 4;
+  return {"CPU_RUNTIME_CACHE_CAPACITY", std::to_string(kShapes * model.get_ops().size())};
+}
+
 class OvDevice final : public Device {
  public:
   OvDevice(std::shared_ptr<OpenVino::State> state, std::string name)
@@ -298,6 +305,7 @@ class OvDevice final : public Device {
     return Guarded(ErrorCode::kUnsupported, "OpenVINO does not compile the graph", [&] {
       ov::AnyMap settings(properties.begin(), properties.end());
       if (source.is_compact && name_ == "CPU") settings.insert(kWithoutSnippets);
+      if (model->is_dynamic() && name_ == "CPU") settings.insert(KeptShapes(*model));
       const auto profiling = settings.find(kProfilingProperty);
       std::shared_ptr<const OwnTypes> own_types;
       if (profiling != settings.end() && profiling->second.as<bool>()) {

@@ -101,7 +101,8 @@ def _models(record):
         f"{record['real_models_passed']} of {record['real_models_total']} models in packages of the registries "
         "(`tests/models`) compute what",
         "they do on ONNX Runtime's CPU provider: in each of these ways, or in all that ONNX Runtime itself can go. How",
-        "many of the nodes are Tandem's; of a compiled model, the nodes that are left of it. `make test-models` runs them.",
+        "many of the nodes are Tandem's; of a compiled model, the nodes that are left of it. `make test-models`",
+        "runs them.",
         "",
         f"| model | | {' | '.join(ways)} |",
         f"|---|---|{'---|' * len(ways)}",
