@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from models import MICROSOFT, Model, codes, matmul_nbits, matrix, product, quantized
 from processes import in_process
-from sessions import assert_same_outputs, cpu_session, run, tandem_session
+from sessions import ORT_VERSION, assert_same_outputs, cpu_session, run, tandem_session
 
 ROWS, COLUMNS = 96, 80
 LEVEL = "session.qdq_matmulnbits_accuracy_level"
@@ -157,15 +157,19 @@ def test_matmul_nbits_in_f16(assert_same_as_cpu, rng, bits):
 
 @pytest.mark.parametrize(("dtype", "bits"), [(np.uint8, 4), (np.uint8, 8), (ml_dtypes.int4, 4), (ml_dtypes.uint4, 4)])
 @pytest.mark.parametrize("has_zero_points", [False, True])
-def test_gather_block_quantized(assert_same_as_cpu, rng, dtype, bits, has_zero_points):
-    rows, columns, block = 40, 96, 32
+@pytest.mark.parametrize("blocks", [3, 4])
+def test_gather_block_quantized(assert_same_as_cpu, rng, dtype, bits, has_zero_points, blocks):
+    rows, block = 40, 32
+    columns = blocks * block
     per_element = 2 if bits == 4 and dtype == np.uint8 else 1
+    if has_zero_points and blocks % per_element != 0 and ORT_VERSION < (1, 24):
+        pytest.skip("ONNX Runtime 1.23 reads on where a row of zero points ends within a byte")
     model = Model()
-    scales = model.weight(rng.uniform(0.01, 0.1, (rows, columns // block)).astype(np.float32), "scales")
+    scales = model.weight(rng.uniform(0.01, 0.1, (rows, blocks)).astype(np.float32), "scales")
     weight = model.weight(codes(rng, (rows, columns // per_element), dtype), "w")
     inputs = [weight, model.input("ids", ["batch", "n"], np.int64), scales]
     if has_zero_points:
-        shape = rows, -(-columns // block // per_element)
+        shape = rows, -(-blocks // per_element)
         inputs.append(model.weight(codes(rng, shape, dtype), "zero_points"))
     attributes = {"bits": bits, "block_size": block}
     model.output(model.add("GatherBlockQuantized", *inputs, domain=MICROSOFT, **attributes))
