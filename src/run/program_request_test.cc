@@ -154,7 +154,8 @@ TEST(ProgramRequest, StaticOutputsAreWrittenInPlace) {
 
 TEST(ProgramRequest, ACacheThatIsChangedInPlaceMayBeOneBuffer) {
   bool in_place = false;
-  Tensor cache = Floats4(0);
+  const Tensor larger = AllocateTensor(DataType::kFloat32, {5});
+  Tensor cache{DataType::kFloat32, {4}, larger.data, larger.owner};
   const auto function = std::make_shared<FakeFunction>(
       std::vector{FloatPort("past", {4})}, std::vector{FloatPort("present", {4})},
       [&](FakeFunction::Run& run) { in_place = run.outputs[0].data == run.inputs[0].data; });
